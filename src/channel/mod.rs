@@ -1,0 +1,5 @@
+//! Frames and the lock-free rings that carry them between subtasks.
+
+mod frame;
+
+pub use frame::{Barrier, BarrierKind, Frame, Record};

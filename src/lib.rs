@@ -1,0 +1,6 @@
+//! isobar
+pub mod channel;
+pub mod hash;
+pub mod operator;
+pub mod state;
+mod sync;
