@@ -1,5 +1,6 @@
 //! isobar
 pub mod channel;
+pub mod checkpoint;
 pub mod hash;
 pub mod operator;
 pub mod state;
