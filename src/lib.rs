@@ -1,6 +1,7 @@
 //! isobar
 pub mod channel;
 pub mod hash;
+pub mod market;
 pub mod operator;
 pub mod state;
 mod sync;
