@@ -1,6 +1,6 @@
 //! Any message: decoding by type and length, and encoding.
 
-use super::messages::*;
+use super::{fields::Header, messages::*};
 use thiserror::Error;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -67,6 +67,14 @@ macro_rules! messages {
                 }
             }
 
+            /// Type, security, tracking number and time.
+            #[inline]
+            pub fn header(&self) -> &'a Header {
+                match *self {
+                    $( Self::$name(view) => &view.header, )*
+                }
+            }
+
             /// The message's body, without a length prefix.
             #[inline]
             pub fn as_bytes(&self) -> &'a [u8] {
@@ -129,7 +137,7 @@ impl Message<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Header, Stock};
+    use super::super::Stock;
     use super::*;
     use proptest::prelude::*;
 
