@@ -25,7 +25,9 @@ use crate::snapshot::{
 /// alone.
 const LOOK: Duration = Duration::from_micros(200);
 /// Otherwise at least this often, for reports that announce themselves by nothing else.
-const LOOK_IDLE: Duration = Duration::from_millis(2);
+const LOOK_IDLE: Duration = Duration::from_millis(1);
+/// The cores' housekeeping is woken this often.
+const BEAT_NS: u64 = 1_000_000;
 
 /// What is known of a checkpoint in flight.
 #[derive(Debug, Default)]
@@ -72,6 +74,7 @@ pub(crate) struct Attempt<'a> {
     ended: BTreeMap<SubtaskIndex, Part>,
     live: usize,
     stopping: bool,
+    beaten_ns: u64,
 }
 
 impl<'a> Attempt<'a> {
@@ -88,7 +91,7 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let live = infos.len();
         let (in_flight, ended) = (BTreeMap::new(), BTreeMap::new());
-        Self { coordinator, writer, cores, infos, plan, link, totals, clock, in_flight, ended, live, stopping: false }
+        Self { coordinator, writer, cores, infos, plan, link, totals, clock, in_flight, ended, live, stopping: false, beaten_ns: 0 }
     }
 
     /// Runs until the subtasks have finished or the attempt is given up; its threads have ended when this returns.
@@ -120,7 +123,12 @@ impl<'a> Attempt<'a> {
             while let Some(notice) = self.cores.notice() {
                 self.link.events.push(Event::Notice(notice));
             }
-            self.coordinator.tick(self.clock.now_ns());
+            let now_ns = self.clock.now_ns();
+            if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
+                self.beaten_ns = now_ns;
+                self.cores.beat();
+            }
+            self.coordinator.tick(now_ns);
             self.act()?;
             if self.live == 0 {
                 return Ok(if self.stopping { AttemptEnd::Stopped } else { AttemptEnd::EndOfData });
@@ -355,6 +363,7 @@ impl<'a> Attempt<'a> {
     fn join(&mut self) -> Result<(), JobError> {
         while !self.cores.ended() {
             while self.cores.report().is_some() {}
+            self.cores.beat();
             thread::sleep(LOOK);
         }
         self.cores.join()

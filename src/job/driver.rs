@@ -305,7 +305,10 @@ impl JobRun {
                     cores.join()?;
                     return Err(JobError::Cancelled);
                 }
-                None => std::thread::sleep(std::time::Duration::from_micros(100)),
+                None => {
+                    cores.beat();
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                }
             }
         }
         Ok(states)
