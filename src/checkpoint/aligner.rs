@@ -326,5 +326,4 @@ impl<B: Copy> Aligner<B> {
 }
 
 #[cfg(test)]
-#[path = "aligner_tests.rs"]
 mod tests;
