@@ -32,3 +32,15 @@ impl CheckpointStatistics {
         self.completed + self.failed + self.declined + self.aborted
     }
 }
+
+/// The report knows four outcomes: what was aborted counts as failed there.
+impl From<CheckpointStatistics> for crate::measure::report::Checkpoints {
+    fn from(statistics: CheckpointStatistics) -> Self {
+        Self {
+            triggered: statistics.triggered,
+            completed: statistics.completed,
+            failed: statistics.failed + statistics.aborted,
+            declined: statistics.declined,
+        }
+    }
+}
