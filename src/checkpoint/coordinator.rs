@@ -166,9 +166,6 @@ impl Coordinator {
         self.failures_in_a_row = 0;
         self.phase = Phase::Running;
         self.schedule.start(now_ns);
-        if self.subtasks.await_last_checkpoint() {
-            self.schedule.last_is_due(now_ns); // sources so short that they were dry before this call
-        }
         self.proceed(now_ns);
     }
 
@@ -301,8 +298,6 @@ impl Coordinator {
         if !self.config.is_on() {
             self.subtasks.advance(origin.subtask, SubtaskPhase::Ended);
             self.actions.push_back(Action::SendEnd { subtask: origin.subtask });
-        } else if self.subtasks.await_last_checkpoint() {
-            self.schedule.last_is_due(now_ns);
         }
         self.proceed(now_ns);
     }

@@ -13,6 +13,9 @@ impl Coordinator {
         if self.phase == Phase::Running && self.subtasks.triggerable().next().is_none() {
             self.refuse_request(&AbortReason::JobEnded);
         }
+        if self.lacks_last_checkpoint() {
+            self.schedule.last_is_due(now_ns);
+        }
         if self.is_periodic() && self.schedule.note_delay(now_ns, self.is_full()) {
             self.statistics.delayed += 1;
         }
@@ -49,11 +52,18 @@ impl Coordinator {
             && self.subtasks.sources_in(SubtaskPhase::Running).next().is_some()
     }
 
+    /// Every source waits for the last checkpoint, and none is in flight, due, or to be tried again.
+    fn lacks_last_checkpoint(&self) -> bool {
+        self.subtasks.await_last_checkpoint()
+            && self.schedule.last_ns() == u64::MAX
+            && !self.pending.iter().any(|pending| pending.after_data)
+    }
+
     /// When the next trigger is due as far as time alone decides; requests and stops are served without delay.
     pub(super) fn next_trigger_ns(&self) -> u64 {
         if self.is_periodic() {
             self.schedule.periodic_ns()
-        } else if self.phase == Phase::Running && self.config.is_on() {
+        } else if self.phase == Phase::Running && self.config.is_on() && self.subtasks.await_last_checkpoint() {
             self.schedule.last_ns()
         } else {
             u64::MAX
@@ -114,11 +124,9 @@ impl Coordinator {
             return;
         }
         let Some(index) = self.pending.iter().position(|pending| pending.missing() == 0) else { return };
-        let checkpoint = self.pending[index].checkpoint;
+        let Pending { checkpoint, acknowledged_ns, .. } = self.pending[index];
         for _ in 0..index {
-            // Not a failure, so no time is needed but that of the acknowledgement which subsumes it.
-            let now_ns = self.pending[index].acknowledged_ns;
-            self.give_up(0, AbortReason::Subsumed { by: checkpoint }, now_ns);
+            self.give_up(0, AbortReason::Subsumed { by: checkpoint }, acknowledged_ns);
         }
         if let Some(oldest) = self.pending.front_mut() {
             oldest.is_committing = true;
