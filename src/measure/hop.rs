@@ -91,9 +91,11 @@ mod tests {
     #[test]
     fn a_hop_takes_some_nanoseconds_where_there_are_two_cores() {
         let [from, to, ..] = cores() else { return }; // on one core there is no hop to measure
-        let hop = hop(*from, *to, Duration::from_millis(20)).unwrap();
+        // Other tests may hold one of the cores for a while: hops need both at the same time.
+        let measured = || hop(*from, *to, Duration::from_millis(20)).unwrap();
+        let hop = std::iter::repeat_with(measured).take(50).find(|hop| hop.len() > 10).expect("hops within a second");
         let percentiles = hop.percentiles().unwrap();
-        assert!(hop.len() > 10 && percentiles.p50 > 5, "{} hops, {percentiles:?}", hop.len());
+        assert!(percentiles.p50 > 5, "no signal travels that fast: {percentiles:?}");
     }
 
     #[test]

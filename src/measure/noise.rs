@@ -87,9 +87,12 @@ mod tests {
 
     #[test]
     fn the_floor_of_a_core_has_an_arrival_every_microsecond() {
+        let start = std::time::Instant::now();
         let floor = noise_floor(&cores()[..1], Duration::from_millis(20)).unwrap();
-        assert!((15_000..=40_000).contains(&floor.len()), "{} arrivals in 20 ms", floor.len());
-        assert!(floor.percentiles().unwrap().p50 < 1_000);
+        // A stall at the end adds the arrivals that it delays, so only the time that passed bounds their number.
+        let arrivals = 19_990..=start.elapsed().as_micros() as u64 + 1;
+        assert!(arrivals.contains(&floor.len()), "{} arrivals, not {arrivals:?}", floor.len());
+        assert!(floor.value_at(0.01) < 1_000, "while the thread runs, it notices an arrival at once");
     }
 
     #[test]
