@@ -151,6 +151,26 @@ fn a_subtask_that_goes_without_its_acknowledgement_does_not_block_the_checkpoint
 }
 
 #[test]
+fn a_restore_to_before_a_source_ended_has_it_run_again() {
+    let mut job = Job::start(CheckpointConfig { retained: 2, ..every_10_ms() });
+    job.tick(10 * MS);
+    job.complete(1, 11 * MS);
+    job.coordinator.end_of_data(job.from(0), 12 * MS);
+    job.tick(20 * MS);
+    job.acknowledge(0, 2, true, 21 * MS);
+    job.acknowledge_all(2, 21 * MS);
+    assert!(job.durable(2, 22 * MS).contains(&send_end(0)));
+    job.coordinator.subtask_finished(job.from(0), 23 * MS);
+
+    job.coordinator.restoring(24 * MS);
+    job.coordinator.restored(Some(1), &[], 25 * MS);
+    assert_eq!(job.actions(), [Action::Retire { checkpoint: 2 }]);
+    assert_eq!(job.coordinator.subtask_phase(0), Some(SubtaskPhase::Running));
+    let Action::Trigger(trigger) = &job.tick(35 * MS)[0] else { panic!("due") };
+    assert_eq!((trigger.attempt, &trigger.sources[..]), (2, &[0, 1][..]));
+}
+
+#[test]
 fn sources_that_had_ended_in_the_restored_checkpoint_end_again_at_once() {
     let mut coordinator = Coordinator::new(every_10_ms(), &[true, true, false], 2).unwrap();
     coordinator.continue_from(&[4], 4);
