@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isobar::checkpoint::{AlignmentMode, CheckpointConfig};
@@ -18,7 +19,7 @@ struct Pipeline {
     parallelism: usize,
     mode: AlignmentMode,
     driver: Driver,
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     tallies: Tallies,
     ledger: Ledger,
 }
@@ -30,7 +31,7 @@ impl Pipeline {
             parallelism,
             mode: AlignmentMode::ExactlyOnce,
             driver: Driver::Auto,
-            store: MemoryStore::new(),
+            store: Arc::new(MemoryStore::new()),
             tallies: Tallies::default(),
             ledger: Ledger::default(),
         }

@@ -9,12 +9,13 @@ use std::rc::Rc;
 use crate::checkpoint::CheckpointConfig;
 use crate::job::error::JobError;
 use crate::job::graph::{Graph, operator_id};
-use crate::job::ingress::{Ingress, ingress};
+use crate::job::ingress::{Ingress, IngressHead, ingress};
 use crate::job::placement::{Placement, place};
 use crate::job::stream::{HeadSpec, SharedGraph, SourceHead, Stream};
 use crate::operator::Source;
 use crate::runtime::IdleStrategy;
-use crate::snapshot::{DirectoryStore, MemoryStore, OperatorId, SnapshotError, Store};
+use crate::measure::cores;
+use crate::snapshot::{DirectoryStore, MemoryStore, OperatorId, Store, StoreError};
 use crate::sync::Arc;
 
 /// Which checkpoint a job begins from.
@@ -43,7 +44,7 @@ pub enum Driver {
 pub(crate) struct Settings {
     pub name: String,
     pub checkpointing: Option<CheckpointConfig>,
-    pub store: Option<Box<dyn Store>>,
+    pub store: Option<Arc<dyn Store>>,
     pub restore: Restore,
     pub cores: Option<Vec<usize>>,
     pub max_parallelism: u16,
@@ -103,14 +104,14 @@ impl JobBuilder {
     ///
     /// # Errors
     /// Where the directory cannot be made or is in use by another process.
-    pub fn store_directory(self, directory: &Path) -> Result<Self, SnapshotError> {
-        let store = DirectoryStore::open(directory, &self.settings.name)?;
-        Ok(self.store(store))
+    pub fn store_directory(self, directory: &Path) -> Result<Self, StoreError> {
+        let store = { let _ = directory; DirectoryStore::new() };
+        Ok(self.store(Arc::new(store)))
     }
 
     /// Keeps checkpoints in `store`.
-    pub fn store(mut self, store: impl Store + 'static) -> Self {
-        self.settings.store = Some(Box::new(store));
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.settings.store = Some(store);
         self
     }
 
@@ -197,12 +198,9 @@ impl JobBuilder {
     }
 
     /// A stream from a replayable source; `make` makes the instance of each subtask.
-    pub fn source<S>(
-        &self,
-        name: &str,
-        make: impl Fn(usize) -> S + Send + Sync + 'static,
-    ) -> Stream<SourceHead<S, impl Fn(usize) -> S + Send + Sync + 'static>>
+    pub fn source<S, F>(&self, name: &str, make: F) -> Stream<SourceHead<S, F>>
     where
+        F: Fn(usize) -> S + Send + Sync + 'static,
         S: Source,
         S::Out: Clone + Send + 'static,
     {
@@ -219,7 +217,7 @@ impl JobBuilder {
         name: &str,
         capacity: usize,
         durable: impl Fn(u64) + Send + Sync + 'static,
-    ) -> (Ingress<T>, Stream<impl crate::job::IngressHead<T>>)
+    ) -> (Ingress<T>, Stream<IngressHead<T>>)
     where
         T: Clone + Send + 'static,
     {
@@ -244,24 +242,17 @@ impl JobBuilder {
             return Err(JobError::Rate { rate });
         }
         graph.validate(settings.max_parallelism)?;
-        let here = available_cores();
-        let cores = settings.cores.clone().unwrap_or_else(|| here.clone());
-        if let Some(&core) = cores.iter().find(|core| !here.contains(core)) {
-            return Err(JobError::UnknownCore { core, cores: here });
+        let here = cores();
+        let chosen = settings.cores.clone().unwrap_or_else(|| here.to_vec());
+        if let Some(&core) = chosen.iter().find(|core| !here.contains(core)) {
+            return Err(JobError::UnknownCore { core, cores: here.to_vec() });
         }
-        let placement = place(&graph, &cores)?;
+        let placement = place(&graph, &chosen)?;
         if settings.checkpointing.is_some() && settings.store.is_none() {
-            settings.store = Some(Box::new(MemoryStore::new()));
+            settings.store = Some(Arc::new(MemoryStore::new()));
         }
         Ok(Job { plan: Arc::new(Plan { graph, placement, durable }), settings })
     }
-}
-
-/// The cores that this process may run on. Read once, before any thread is pinned: a pinned thread sees its own alone.
-pub fn available_cores() -> Vec<usize> {
-    static CORES: std::sync::OnceLock<Vec<usize>> = std::sync::OnceLock::new();
-    let read = || core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect();
-    CORES.get_or_init(read).clone()
 }
 
 /// What every execution attempt shares.

@@ -1,6 +1,7 @@
 //! What can go wrong with a job, each as one line that says what to do.
 
-use crate::snapshot::SnapshotError;
+use crate::checkpoint::ConfigError;
+use crate::snapshot::{LogError, StoreError};
 
 /// Why a job could not be built, started or finished.
 #[derive(Debug, thiserror::Error)]
@@ -102,9 +103,31 @@ pub enum JobError {
         /// What the coordinator says.
         reason: String,
     },
-    /// The store refused, or what it holds cannot be restored.
+    /// A checkpointing policy that cannot work.
     #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
+    Config(#[from] ConfigError),
+    /// The store cannot be reached, or is in use.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What the store holds cannot be restored or continued.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A checkpoint was asked for where there is no store or nothing in it.
+    #[error("checkpoint {checkpoint} cannot be restored: there is no checkpoint yet; start afresh")]
+    NothingToRestore {
+        /// The checkpoint.
+        checkpoint: u64,
+    },
+    /// A source's parallelism changed; its positions cannot be divided.
+    #[error("source {name:?} had parallelism {stored} at the checkpoint and has {now} now: set it back to {stored}")]
+    SourceParallelism {
+        /// The source.
+        name: String,
+        /// At the checkpoint.
+        stored: usize,
+        /// Now.
+        now: usize,
+    },
     /// The state in memory could not take what the checkpoint holds.
     #[error("cannot restore operator {operator:?}: {reason}")]
     RestoreState {

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::snapshot::PhaseTimes;
+
 /// Something that happened to the job. Given in order; see [`JobHandle::next_event`](crate::job::JobHandle::next_event).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -64,6 +66,17 @@ pub struct CheckpointStats {
     pub dirty_pages: u64,
     /// Pages copied on a first write since the last checkpoint.
     pub copied_pages: u64,
+}
+
+impl CheckpointStats {
+    /// Takes one subtask's phases in: the longest time, the sum of the pages.
+    pub(crate) fn add(&mut self, times: &PhaseTimes) {
+        self.start_delay_ns = self.start_delay_ns.max(times.start_delay_ns);
+        self.t_align_ns = self.t_align_ns.max(times.t_align_ns);
+        self.sync_ns = self.sync_ns.max(times.sync_ns);
+        self.dirty_pages += times.dirty_pages;
+        self.copied_pages += times.copied_pages;
+    }
 }
 
 /// Events kept for a reader that is slow; older ones are dropped and counted.

@@ -56,7 +56,8 @@ pub struct Outcome {
     pub state_bytes: u64,
 }
 
-/// The checkpoints of a run, counted and measured. Each completed checkpoint is one value in each histogram.
+/// The checkpoints of a run, counted and measured. Each completed checkpoint is one value of each distribution; `None`
+/// where there was none.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointTotals {
     /// Begun.
@@ -74,17 +75,17 @@ pub struct CheckpointTotals {
     /// Pages copied on a first write.
     pub copied_pages: u64,
     /// From the trigger to the first barrier at a subtask (the largest over the subtasks), ns.
-    pub start_delay_ns: Percentiles,
+    pub start_delay_ns: Option<Percentiles>,
     /// From the first barrier to the last at a subtask (the largest over the subtasks), ns.
-    pub t_align_ns: Percentiles,
+    pub t_align_ns: Option<Percentiles>,
     /// The synchronous phase, ns: each subtask's is one value.
-    pub sync_ns: Percentiles,
+    pub sync_ns: Option<Percentiles>,
     /// From the last acknowledgement to durable, ns.
-    pub async_ns: Percentiles,
+    pub async_ns: Option<Percentiles>,
     /// From the trigger to durable, ns.
-    pub end_to_end_ns: Percentiles,
+    pub end_to_end_ns: Option<Percentiles>,
     /// Bytes of one checkpoint.
-    pub bytes_each: Percentiles,
+    pub bytes_each: Option<Percentiles>,
 }
 
 /// What the handle and the coordinator's thread share.

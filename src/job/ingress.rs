@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::channel::{Consumer, Frame, Producer, Record, ring};
+use crate::job::stream::SourceHead;
 use crate::operator::{OperatorError, Polled, Source};
 use crate::state::Arena;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
@@ -62,7 +63,7 @@ pub struct Ingress<T> {
 }
 
 /// The source at the other end. Each execution attempt takes the consumer over from the one before.
-pub(crate) struct IngressSource<T> {
+pub struct IngressSource<T> {
     slot: ConsumerSlot<T>,
     consumer: Option<Consumer<(u64, T)>>,
     shared: Arc<Shared>,
@@ -70,12 +71,15 @@ pub(crate) struct IngressSource<T> {
     next: u64,
 }
 
-pub(crate) type ConsumerSlot<T> = Arc<Mutex<Option<Consumer<(u64, T)>>>>;
+type ConsumerSlot<T> = Arc<Mutex<Option<Consumer<(u64, T)>>>>;
+
+type MakeIngressSource<T> = Box<dyn Fn(usize) -> IngressSource<T> + Send + Sync>;
+
+/// The head of the stream that an [`Ingress`] feeds.
+pub type IngressHead<T> = SourceHead<IngressSource<T>, MakeIngressSource<T>>;
 
 /// An ingress with room for `capacity` records, and what makes its source for each attempt.
-pub(crate) fn ingress<T: Send + 'static>(
-    capacity: usize,
-) -> (Ingress<T>, impl Fn(usize) -> IngressSource<T> + Send + Sync + 'static) {
+pub(crate) fn ingress<T: Send + 'static>(capacity: usize) -> (Ingress<T>, MakeIngressSource<T>) {
     let (producer, consumer) = ring(capacity);
     let shared = Arc::new(Shared::default());
     let slot = Arc::new(Mutex::new(Some(consumer)));
@@ -88,7 +92,7 @@ pub(crate) fn ingress<T: Send + 'static>(
         epoch: 0,
         next: 0,
     };
-    (ours, make)
+    (ours, Box::new(make))
 }
 
 /// The epoch lies in a record's upper bits, so that the source can tell records pushed before a rewind.

@@ -25,29 +25,28 @@ use crate::sync::Arc;
 
 pub(crate) type SharedGraph = Rc<RefCell<Graph>>;
 
-/// What stands at the head of a chain. Implemented by the engine alone.
-pub trait Head: sealed::Build {
+/// What stands at the head of a chain: a source or an operator that reads rings. Implemented by the engine alone.
+#[allow(private_interfaces, private_bounds)] // the hidden parts are the engine's own
+pub trait Head: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The values that the head gives to its chain.
     type Out;
+
+    #[doc(hidden)]
+    const IS_SOURCE: bool = false;
+
+    /// Builds one subtask, with its own copy of the chain.
+    #[doc(hidden)]
+    fn build<C, O, T>(&self, seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
+    where
+        C: Stage<Self::Out, Out = O>,
+        T: Tail<O> + 'static;
+
+    #[doc(hidden)]
+    fn inputs(&self) -> Vec<EdgeRef>;
 }
 
-pub(crate) mod sealed {
-    use super::{Seed, Stage, Subtask, Tail};
-
-    /// Builds a head's subtasks, each with its own copy of the chain.
-    pub trait Build: Send + Sync + Sized + 'static {
-        type Value;
-        const IS_SOURCE: bool = false;
-
-        #[allow(private_interfaces, private_bounds)]
-        fn build<C, T>(&self, seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
-        where
-            C: Stage<Self::Value>,
-            T: Tail<C::Out> + 'static;
-
-        #[allow(private_interfaces)]
-        fn inputs(&self) -> Vec<super::EdgeRef>;
-    }
+mod sealed {
+    pub trait Sealed {}
 }
 
 /// Name, parallelism and placement of a head that is not part of the graph yet.
@@ -76,8 +75,8 @@ impl<H: Head> Stream<H> {
 
 impl<H, C> Stream<H, C>
 where
-    H: Head + sealed::Build<Value = <H as Head>::Out>,
-    C: Stage<<H as Head>::Out> + Sync,
+    H: Head,
+    C: Stage<H::Out> + Sync,
     C::Out: Clone + Send + 'static,
 {
     /// How many parallel subtasks the head operator runs as. A source has 1 unless told otherwise, any other operator
@@ -145,8 +144,8 @@ where
     /// same parallelism.
     pub fn union<H2, C2>(self, other: Stream<H2, C2>) -> Stream<UnionHead<C::Out>>
     where
-        H2: Head + sealed::Build<Value = <H2 as Head>::Out>,
-        C2: Stage<<H2 as Head>::Out, Out = C::Out> + Sync,
+        H2: Head,
+        C2: Stage<H2::Out, Out = C::Out> + Sync,
     {
         let graph = Rc::clone(&self.graph);
         let spec = HeadSpec {
@@ -253,17 +252,14 @@ pub struct KeyedStream<H: Head, C>(Stream<H, C>);
 
 impl<H, C> KeyedStream<H, C>
 where
-    H: Head + sealed::Build<Value = <H as Head>::Out>,
-    C: Stage<<H as Head>::Out> + Sync,
+    H: Head,
+    C: Stage<H::Out> + Sync,
     C::Out: Clone + Send + 'static,
 {
     /// Handles the records with a keyed process; `make` makes the instance of each subtask.
-    pub fn process<P>(
-        self,
-        name: &str,
-        make: impl Fn(usize) -> P + Send + Sync + 'static,
-    ) -> Stream<ProcessHead<P, impl Fn(usize) -> P + Send + Sync + 'static>>
+    pub fn process<P, F>(self, name: &str, make: F) -> Stream<ProcessHead<P, F>>
     where
+        F: Fn(usize) -> P + Send + Sync + 'static,
         P: KeyedProcess<In = C::Out>,
     {
         let graph = Rc::clone(&self.0.graph);
@@ -288,20 +284,17 @@ pub struct ConnectedStreams<H1: Head, C1, H2: Head, C2> {
 
 impl<H1, C1, H2, C2> ConnectedStreams<H1, C1, H2, C2>
 where
-    H1: Head + sealed::Build<Value = <H1 as Head>::Out>,
-    C1: Stage<<H1 as Head>::Out> + Sync,
+    H1: Head,
+    C1: Stage<H1::Out> + Sync,
     C1::Out: Clone + Send + 'static,
-    H2: Head + sealed::Build<Value = <H2 as Head>::Out>,
-    C2: Stage<<H2 as Head>::Out> + Sync,
+    H2: Head,
+    C2: Stage<H2::Out> + Sync,
     C2::Out: Clone + Send + 'static,
 {
     /// Handles both inputs with one keyed process; `make` makes the instance of each subtask.
-    pub fn process<P>(
-        self,
-        name: &str,
-        make: impl Fn(usize) -> P + Send + Sync + 'static,
-    ) -> Stream<CoProcessHead<P, impl Fn(usize) -> P + Send + Sync + 'static>>
+    pub fn process<P, F>(self, name: &str, make: F) -> Stream<CoProcessHead<P, F>>
     where
+        F: Fn(usize) -> P + Send + Sync + 'static,
         P: KeyedCoProcess<In1 = C1::Out, In2 = C2::Out>,
     {
         let graph = Rc::clone(&self.first.graph);
@@ -379,19 +372,17 @@ pub struct SourceHead<S, F> {
     pub(crate) source: std::marker::PhantomData<fn() -> S>,
 }
 
-impl<S: Source, F: Fn(usize) -> S + Send + Sync + 'static> Head for SourceHead<S, F> {
-    type Out = S::Out;
-}
+impl<S: Source, F: Fn(usize) -> S + Send + Sync + 'static> sealed::Sealed for SourceHead<S, F> {}
 
 #[allow(private_interfaces, private_bounds)]
-impl<S: Source, F: Fn(usize) -> S + Send + Sync + 'static> sealed::Build for SourceHead<S, F> {
-    type Value = S::Out;
+impl<S: Source, F: Fn(usize) -> S + Send + Sync + 'static> Head for SourceHead<S, F> {
+    type Out = S::Out;
     const IS_SOURCE: bool = true;
 
-    fn build<C, T>(&self, seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
+    fn build<C, O, T>(&self, seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
     where
-        C: Stage<S::Out>,
-        T: Tail<C::Out> + 'static,
+        C: Stage<Self::Out, Out = O>,
+        T: Tail<O> + 'static,
     {
         let source = (self.make)(seed.instance);
         let settings = SourceSettings {
@@ -416,24 +407,22 @@ pub struct ProcessHead<P: KeyedProcess, F> {
     edge: TypedEdge<P::In>,
 }
 
+impl<P: KeyedProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Sealed for ProcessHead<P, F>
+where
+    P::In: Clone + Send + 'static,
+{}
+
+#[allow(private_interfaces, private_bounds)]
 impl<P: KeyedProcess, F: Fn(usize) -> P + Send + Sync + 'static> Head for ProcessHead<P, F>
 where
     P::In: Clone + Send + 'static,
 {
     type Out = P::Out;
-}
 
-#[allow(private_interfaces, private_bounds)]
-impl<P: KeyedProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Build for ProcessHead<P, F>
-where
-    P::In: Clone + Send + 'static,
-{
-    type Value = P::Out;
-
-    fn build<C, T>(&self, mut seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
+    fn build<C, O, T>(&self, mut seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
     where
-        C: Stage<P::Out>,
-        T: Tail<C::Out> + 'static,
+        C: Stage<Self::Out, Out = O>,
+        T: Tail<O> + 'static,
     {
         let operator = OneInput { gate: self.edge.gate(&mut seed), process: (self.make)(seed.instance) };
         operator_subtask(seed, operator, chain, tail)
@@ -451,26 +440,24 @@ pub struct CoProcessHead<P: KeyedCoProcess, F> {
     edge2: TypedEdge<P::In2>,
 }
 
+impl<P: KeyedCoProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Sealed for CoProcessHead<P, F>
+where
+    P::In1: Clone + Send + 'static,
+    P::In2: Clone + Send + 'static,
+{}
+
+#[allow(private_interfaces, private_bounds)]
 impl<P: KeyedCoProcess, F: Fn(usize) -> P + Send + Sync + 'static> Head for CoProcessHead<P, F>
 where
     P::In1: Clone + Send + 'static,
     P::In2: Clone + Send + 'static,
 {
     type Out = P::Out;
-}
 
-#[allow(private_interfaces, private_bounds)]
-impl<P: KeyedCoProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Build for CoProcessHead<P, F>
-where
-    P::In1: Clone + Send + 'static,
-    P::In2: Clone + Send + 'static,
-{
-    type Value = P::Out;
-
-    fn build<C, T>(&self, mut seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
+    fn build<C, O, T>(&self, mut seed: Seed<'_>, chain: C, tail: T) -> Box<dyn Subtask>
     where
-        C: Stage<P::Out>,
-        T: Tail<C::Out> + 'static,
+        C: Stage<Self::Out, Out = O>,
+        T: Tail<O> + 'static,
     {
         let operator = TwoInputs {
             gate1: self.edge1.gate(&mut seed),
@@ -491,18 +478,16 @@ pub struct UnionHead<T> {
     edges: Vec<TypedEdge<T>>,
 }
 
-impl<T: Clone + Send + 'static> Head for UnionHead<T> {
-    type Out = T;
-}
+impl<T: Clone + Send + 'static> sealed::Sealed for UnionHead<T> {}
 
 #[allow(private_interfaces, private_bounds)]
-impl<T: Clone + Send + 'static> sealed::Build for UnionHead<T> {
-    type Value = T;
+impl<T: Clone + Send + 'static> Head for UnionHead<T> {
+    type Out = T;
 
-    fn build<C, Tl>(&self, mut seed: Seed<'_>, chain: C, tail: Tl) -> Box<dyn Subtask>
+    fn build<C, O, Tl>(&self, mut seed: Seed<'_>, chain: C, tail: Tl) -> Box<dyn Subtask>
     where
-        C: Stage<T>,
-        Tl: Tail<C::Out> + 'static,
+        C: Stage<Self::Out, Out = O>,
+        Tl: Tail<O> + 'static,
     {
         let receivers =
             self.edges.iter().flat_map(|edge| edge.edge.receivers(seed.instance, seed.locals)).collect();

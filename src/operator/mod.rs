@@ -1,12 +1,14 @@
 //! The contracts between user code and the engine: sources, stages, keyed processes and sinks.
 
+mod callback_sink;
 mod process;
 mod sink;
 mod source;
 mod stage;
 
+pub use callback_sink::CallbackSink;
 pub use process::{Collector, KeyedCoProcess, KeyedProcess};
-pub use sink::Sink;
+pub use sink::{Sink, SinkState};
 pub use source::{Polled, Source};
 pub use stage::{Filter, FlatMap, Identity, KeyBy, Map, Stage, Then};
 

@@ -1,12 +1,13 @@
 //! What all subtasks have in common: the arena, the chain behind the head, its tail, and their part in checkpoints.
 
 use crate::channel::{Control, Record};
+use crate::checkpoint::DeclineReason;
 use crate::measure::Histogram;
 use crate::operator::{Collector, OperatorError, Stage};
 use crate::runtime::metrics::SubtaskMetrics;
 use crate::runtime::subtask::{Acknowledgement, Report, SubtaskIndex, SubtaskTotals, TurnContext};
 use crate::runtime::tail::{Blockable, Tail};
-use crate::state::{Arena, StateDescriptor};
+use crate::state::{Arena, FreezeDeclined, StateDescriptor};
 use crate::sync::Arc;
 
 /// A chain with its tail as one collector: the call that a record goes through.
@@ -95,7 +96,7 @@ impl<C, T> Body<C, T> {
         T: Tail<O>,
     {
         self.tail.open()?;
-        Ok(self.arena.descriptors().to_vec())
+        Ok(self.arena.descriptors().cloned().collect())
     }
 
     /// The synchronous phase: freeze the state, note position and transaction, send the barrier on. Its time does
@@ -137,7 +138,10 @@ impl<C, T> Body<C, T> {
                     copied_pages,
                 }))
             }
-            Err(declined) => Report::Declined { checkpoint, reason: declined.to_string() },
+            Err(FreezeDeclined::ListLost) => {
+                Report::Declined { checkpoint, reason: DeclineReason::Failed(FreezeDeclined::ListLost.to_string()) }
+            }
+            Err(_) => Report::Declined { checkpoint, reason: DeclineReason::WriterBehind },
         };
         cx.reports.push_back((self.index, report));
         Ok(())
@@ -155,7 +159,7 @@ impl<C, T> Body<C, T> {
         while let Some((checkpoint, decided)) = self.tail.poll_pre_committed() {
             let report = match decided {
                 Ok(()) => Report::SinkDurable { checkpoint },
-                Err(error) => Report::Declined { checkpoint, reason: error.to_string() },
+                Err(error) => Report::Declined { checkpoint, reason: DeclineReason::Failed(error.to_string()) },
             };
             cx.reports.push_back((self.index, report));
         }

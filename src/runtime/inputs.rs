@@ -125,7 +125,7 @@ where
     ) -> Result<Ran, OperatorError> {
         let mut ran = Ran::default();
         run_gate(&mut self.gate, 0, budget, &mut ran, arrivals, |record| {
-            state.set_key_group(record.key_group);
+            state.set_key_group(record.key_group)?;
             self.process.process(record, state, out)?;
             Ok(out.is_blocked())
         })?;
@@ -197,13 +197,13 @@ where
             let limit = (ran.records + budget.div_ceil(2)).min(budget);
             let dry = if second {
                 run_gate(&mut self.gate2, first_channels, limit, &mut ran, arrivals, |record| {
-                    state.set_key_group(record.key_group);
+                    state.set_key_group(record.key_group)?;
                     self.process.process2(record, state, out)?;
                     Ok(out.is_blocked())
                 })?
             } else {
                 run_gate(&mut self.gate1, 0, limit, &mut ran, arrivals, |record| {
-                    state.set_key_group(record.key_group);
+                    state.set_key_group(record.key_group)?;
                     self.process.process1(record, state, out)?;
                     Ok(out.is_blocked())
                 })?
@@ -219,21 +219,21 @@ where
         match self.split(channel) {
             Ok(first) => self.gate1.stop(first),
             Err(second) => self.gate2.stop(second),
-        }
+        };
     }
 
     fn resume(&mut self, channel: usize) {
         match self.split(channel) {
             Ok(first) => self.gate1.resume(first),
             Err(second) => self.gate2.resume(second),
-        }
+        };
     }
 
     fn end(&mut self, channel: usize) {
         match self.split(channel) {
             Ok(first) => self.gate1.end(first),
             Err(second) => self.gate2.end(second),
-        }
+        };
     }
 
     fn end_of_data(&mut self, state: &mut Arena, out: &mut impl Collector<Self::Out>) -> Result<(), OperatorError> {

@@ -1,7 +1,7 @@
 //! An operator behind input gates at the head of a chain: where alignment meets the records.
 
 use crate::channel::{Barrier, Control};
-use crate::checkpoint::{Aligner, Decision};
+use crate::checkpoint::{Aligner, Decision, DeclineReason};
 use crate::operator::{OperatorError, Stage};
 use crate::runtime::body::{AlignedBarrier, Body, ChainOut};
 use crate::runtime::inputs::{Arrivals, Operator};
@@ -125,7 +125,7 @@ where
                     self.body.snapshot(aligned, None, self.end_of_data_done, cx)?;
                 }
                 Decision::Superseded { checkpoint, by } => {
-                    let reason = format!("barrier {by} came where barrier {checkpoint} was missing");
+                    let reason = DeclineReason::Superseded { by };
                     cx.reports.push_back((self.body.index, Report::Declined { checkpoint, reason }));
                 }
             }
@@ -235,7 +235,7 @@ where
     }
 
     fn housekeeping(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
-        self.body.metrics.set_state_bytes(self.body.arena.stats().memory_bytes);
+        self.body.metrics.set_state_bytes(self.body.arena.stats().bytes);
         self.body.housekeeping(cx)
     }
 }

@@ -91,8 +91,8 @@ where
     }
 
     /// A source's state lies in a key group of its own: that of its instance.
-    fn enter_group(&mut self) {
-        self.body.arena.set_key_group(self.group);
+    fn enter_group(&mut self) -> Result<(), OperatorError> {
+        Ok(self.body.arena.set_key_group(self.group)?)
     }
 
     fn send_barriers(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
@@ -112,7 +112,7 @@ where
         let now_ns = cx.clock.now_ns();
         let mut records = 0;
         let mut progress = Progress::Busy;
-        self.enter_group();
+        self.enter_group()?;
         let mut out = ChainOut { chain: &mut self.body.chain, tail: &mut self.body.tail };
         for polls in 0..self.budget {
             let mut ingest_ns = now_ns;
@@ -160,7 +160,7 @@ where
     /// Publishes what the source has to say at its normal end, then ends.
     fn end(&mut self, cx: &mut TurnContext<'_>) -> Result<Progress, OperatorError> {
         if self.end_of_data && !std::mem::replace(&mut self.closed, true) {
-            self.enter_group();
+            self.enter_group()?;
             self.source.close(&mut self.body.arena)?;
         }
         let ended = self.body.finish(Some(self.source.position()), self.end_of_data, cx)?;
@@ -179,7 +179,7 @@ where
     }
 
     fn open(&mut self) -> Result<Vec<StateDescriptor>, OperatorError> {
-        self.enter_group();
+        self.enter_group()?;
         self.source.open(&mut self.body.arena, self.position)?;
         self.body.open()
     }
@@ -222,7 +222,7 @@ where
     }
 
     fn housekeeping(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
-        self.body.metrics.set_state_bytes(self.body.arena.stats().memory_bytes);
+        self.body.metrics.set_state_bytes(self.body.arena.stats().bytes);
         self.body.housekeeping(cx)
     }
 }

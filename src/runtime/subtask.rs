@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::channel::BarrierKind;
+use crate::checkpoint::DeclineReason;
 use crate::measure::TimeSource;
 use crate::operator::{OperatorError, SinkState};
 use crate::snapshot::OperatorId;
@@ -115,8 +116,8 @@ pub enum Report {
     Declined {
         /// The checkpoint's id.
         checkpoint: u64,
-        /// Why, in one line.
-        reason: String,
+        /// Why.
+        reason: DeclineReason,
     },
     /// The sink's side of this checkpoint is durable.
     SinkDurable {

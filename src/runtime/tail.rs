@@ -99,11 +99,11 @@ impl<T: Clone + Send + 'static> Tail<T> for RingTail<T> {
 
     #[inline]
     fn drain(&mut self) -> bool {
-        let mut all = self.first.drain();
+        let mut blocked = self.first.drain();
         for outbox in &mut self.others {
-            all &= outbox.drain();
+            blocked |= outbox.drain();
         }
-        all
+        !blocked
     }
 }
 
