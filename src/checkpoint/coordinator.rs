@@ -1,42 +1,4 @@
 //! The coordinator: one per job, decides when checkpoints begin and how each of them ends.
-//!
-//! A pure state machine. Messages of subtasks and of the writer go in with the time at which they came; [`Action`]s come
-//! out and are carried out by the driver in their order. After each input the driver takes actions until `None`, and
-//! then sleeps until [`Coordinator::next_deadline`] or the next message.
-//!
-//! ```
-//! use isobar::checkpoint::{Action, CheckpointConfig, Coordinator, Origin};
-//! use std::time::Duration;
-//!
-//! // Subtask 0 is a source, subtask 1 is not. The job starts at 0 ns, with a checkpoint every 10 ms.
-//! let config = CheckpointConfig::every(Duration::from_millis(10));
-//! let mut coordinator = Coordinator::new(config, &[true, false], 1)?;
-//! coordinator.restored(None, &[], 0);
-//!
-//! let due = coordinator.next_deadline().unwrap();
-//! coordinator.tick(due);
-//! let Some(Action::Trigger(trigger)) = coordinator.next_action() else { panic!("the first checkpoint is due") };
-//!
-//! for subtask in [0, 1] {
-//!     coordinator.acknowledge(Origin { attempt: trigger.attempt, subtask }, trigger.checkpoint, false, due + 1_000);
-//! }
-//! assert!(matches!(coordinator.next_action(), Some(Action::Commit { checkpoint: 1, .. })));
-//! coordinator.durable(1, due + 200_000);
-//! let Some(Action::Completed(completion)) = coordinator.next_action() else { panic!("it is complete") };
-//! assert_eq!(completion.end_to_end_ns(), 200_000);
-//! # Ok::<(), isobar::checkpoint::ConfigError>(())
-//! ```
-//!
-//! **End of input.** A source that runs dry sends `EndOfData` and reports [`Coordinator::end_of_data`]. It goes on taking
-//! part in checkpoints; its next acknowledgement says `last`, as does that of every subtask all of whose inputs have
-//! reached their end of data before the barrier. When such a checkpoint completes, these subtasks have
-//! [ended](SubtaskPhase::Ended): the sources among them get [`Action::SendEnd`], later checkpoints do without them. Once
-//! every source is dry, the last checkpoint is triggered at once and not at the next interval. With checkpointing off
-//! `SendEnd` follows the report directly. (Flink's final checkpoint, FLIP-147.)
-//!
-//! **Restores.** [`Coordinator::restoring`] begins a new execution attempt. Whatever an older one still sends is fenced
-//! off, and triggers are refused until [`Coordinator::restored`]. A checkpoint that the writer has at that moment stays in
-//! doubt until the writer answers, or the restore shows how it ended.
 
 mod rules;
 
@@ -73,7 +35,45 @@ enum Phase {
     Over,
 }
 
-/// The state machine of one job's checkpoints. See the [module](self).
+/// The state machine of one job's checkpoints: decides when they begin and how each of them ends.
+///
+/// A pure state machine. Messages of subtasks and of the writer go in with the time at which they came; [`Action`]s come
+/// out and are carried out by the driver in their order. After each input the driver takes actions until `None`, and
+/// then sleeps until [`Coordinator::next_deadline`] or the next message.
+///
+/// ```
+/// use isobar::checkpoint::{Action, CheckpointConfig, Coordinator, Origin};
+/// use std::time::Duration;
+///
+/// // Subtask 0 is a source, subtask 1 is not. The job starts at 0 ns, with a checkpoint every 10 ms.
+/// let config = CheckpointConfig::every(Duration::from_millis(10));
+/// let mut coordinator = Coordinator::new(config, &[true, false], 1)?;
+/// coordinator.restored(None, &[], 0);
+///
+/// let due = coordinator.next_deadline().unwrap();
+/// coordinator.tick(due);
+/// let Some(Action::Trigger(trigger)) = coordinator.next_action() else { panic!("the first checkpoint is due") };
+///
+/// for subtask in [0, 1] {
+///     coordinator.acknowledge(Origin { attempt: trigger.attempt, subtask }, trigger.checkpoint, false, due + 1_000);
+/// }
+/// assert!(matches!(coordinator.next_action(), Some(Action::Commit { checkpoint: 1, .. })));
+/// coordinator.durable(1, due + 200_000);
+/// let Some(Action::Completed(completion)) = coordinator.next_action() else { panic!("it is complete") };
+/// assert_eq!(completion.end_to_end_ns(), 200_000);
+/// # Ok::<(), isobar::checkpoint::ConfigError>(())
+/// ```
+///
+/// **End of input.** A source that runs dry sends `EndOfData` and reports [`Coordinator::end_of_data`]. It goes on taking
+/// part in checkpoints; its next acknowledgement says `last`, as does that of every subtask all of whose inputs have
+/// reached their end of data before the barrier. When such a checkpoint completes, these subtasks have
+/// [ended](SubtaskPhase::Ended): the sources among them get [`Action::SendEnd`], later checkpoints do without them. Once
+/// every source is dry, the last checkpoint is triggered at once and not at the next interval. With checkpointing off
+/// `SendEnd` follows the report directly. (Flink's final checkpoint, FLIP-147.)
+///
+/// **Restores.** [`Coordinator::restoring`] begins a new execution attempt. Whatever an older one still sends is fenced
+/// off, and triggers are refused until [`Coordinator::restored`]. A checkpoint that the writer has at that moment stays in
+/// doubt until the writer answers, or the restore shows how it ended.
 #[derive(Clone, Debug)]
 pub struct Coordinator {
     config: CheckpointConfig,
@@ -284,7 +284,7 @@ impl Coordinator {
         }
     }
 
-    /// A source has run dry and has sent `EndOfData`. See the [module](self) for what follows.
+    /// A source has run dry and has sent `EndOfData`. See [`Coordinator`] for what follows.
     pub fn end_of_data(&mut self, origin: Origin, now_ns: u64) {
         if !self.is_current(origin) {
             return;

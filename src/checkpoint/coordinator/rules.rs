@@ -157,7 +157,10 @@ impl Coordinator {
         if self.phase == (Phase::Stopping { checkpoint: Some(checkpoint) }) {
             self.finish_stop(checkpoint);
         }
-        self.retained.push_back(checkpoint);
+        // A checkpoint that was in doubt may have been read from the store meanwhile.
+        if self.retained.back().is_none_or(|&newest| newest < checkpoint) {
+            self.retained.push_back(checkpoint);
+        }
         while self.retained.len() > self.config.retained {
             let oldest = self.retained.pop_front();
             self.actions.extend(oldest.map(|checkpoint| Action::Retire { checkpoint }));

@@ -346,6 +346,11 @@ fn a_checkpoint_with_the_writer_during_a_restore_ends_as_the_writer_or_the_resto
     let mut job = in_doubt();
     job.coordinator.restored(Some(1), &[], 14 * MS);
     assert!(matches!(job.actions()[..], [Action::Completed(Completion { checkpoint: 1, .. })]));
+    // Nor is it counted twice among the retained if the store was read again.
+    let mut job = in_doubt();
+    job.coordinator.continue_from(&[1], 1);
+    job.coordinator.restored(Some(1), &[], 14 * MS);
+    assert_eq!(job.coordinator.retained().collect::<Vec<_>>(), [1]);
     // It never answers, and the log does not have it. The late answer has no effect.
     let mut job = in_doubt();
     job.coordinator.restored(None, &[], 14 * MS);
