@@ -86,7 +86,7 @@ impl<K: Plain, V: Plain> KeyedMap<K, V> {
     pub fn insert(&mut self, arena: &mut Arena, key: K, value: V) -> Result<Option<V>, StateError> {
         let hash = Table::<K, V>::hash(&key);
         match self.table.find(arena, hash, &key) {
-            Some(at) => Ok(Some(std::mem::replace(self.table.value_mut(arena, at)?, value))),
+            Some(mut at) => Ok(Some(std::mem::replace(self.table.value_mut(arena, &mut at)?, value))),
             None => self.table.insert_new(arena, hash, &key, &value).map(|_| None),
         }
     }
@@ -100,7 +100,7 @@ impl<K: Plain, V: Plain> KeyedMap<K, V> {
         change: impl FnOnce(&mut V) -> R,
     ) -> Result<Option<R>, StateError> {
         match self.table.find(arena, Table::<K, V>::hash(key), key) {
-            Some(at) => Ok(Some(change(self.table.value_mut(arena, at)?))),
+            Some(mut at) => Ok(Some(change(self.table.value_mut(arena, &mut at)?))),
             None => Ok(None),
         }
     }
@@ -115,11 +115,11 @@ impl<K: Plain, V: Plain> KeyedMap<K, V> {
         change: impl FnOnce(&mut V) -> R,
     ) -> Result<R, StateError> {
         let hash = Table::<K, V>::hash(&key);
-        let at = match self.table.find(arena, hash, &key) {
+        let mut at = match self.table.find(arena, hash, &key) {
             Some(at) => at,
             None => self.table.insert_new(arena, hash, &key, &default)?,
         };
-        Ok(change(self.table.value_mut(arena, at)?))
+        Ok(change(self.table.value_mut(arena, &mut at)?))
     }
 
     /// Removes a key and returns its value.

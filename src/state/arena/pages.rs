@@ -126,6 +126,20 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(start.cast_mut(), bytes.len()) }
     }
 
+    /// Copies bytes of one block to where [`Arena::touch_block`] made room in another, or elsewhere in the same.
+    pub(crate) fn copy(&mut self, from: (Extent, Range<usize>), to: (Extent, usize)) {
+        let length = from.1.len();
+        if length == 0 {
+            return;
+        }
+        let source = self.block_pointer(from.0, &from.1, |_| true);
+        let target =
+            self.block_pointer(to.0, &(to.1..to.1 + length), |extent| self.epochs.is_running(extent)).cast_mut();
+        // SAFETY: both ranges lie in consecutive extents, as `block_pointer` has checked; the writer knows no page of
+        // the target; `copy` allows for overlap.
+        unsafe { target.copy_from(source, length) };
+    }
+
     /// A pointer to the first of `bytes` in the block. Every page that they lie in passes `check`.
     fn block_pointer(&self, block: Extent, bytes: &Range<usize>, check: impl Fn(Extent) -> bool) -> *const u8 {
         let pages = &self.epochs.shared().pages;

@@ -135,13 +135,14 @@ impl<K: Plain, V: Plain> Table<K, V> {
         Layout::<K, V>::value(arena.page(at.extent), at.slot)
     }
 
-    /// As [`Table::value`], for writing.
+    /// As [`Table::value`], for writing; notes where the entry is now.
     #[inline(always)]
-    pub fn value_mut<'a>(&mut self, arena: &'a mut Arena, at: At) -> Result<&'a mut V, StateError> {
+    pub fn value_mut<'a>(&mut self, arena: &'a mut Arena, at: &mut At) -> Result<&'a mut V, StateError> {
         let group = self.group_index(arena);
         let (extent, page) = arena.write(at.extent, Layout::<K, V>::value_lines(at.slot))?;
         if extent != at.extent {
             *self.groups[group].extent_mut(at.index) = extent;
+            at.extent = extent;
         }
         Ok(Layout::<K, V>::value_mut(page, at.slot))
     }
