@@ -17,9 +17,7 @@ use crate::job::handle::{Link, Request};
 use crate::job::totals::Totals;
 use crate::measure::{Clock, TimeSource};
 use crate::runtime::subtask::{Acknowledgement, Command, Report, SubtaskIndex, SubtaskTotals};
-use crate::snapshot::{
-    Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit,
-};
+use crate::snapshot::{Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit};
 
 /// While a checkpoint is in flight the thread looks this often; its reaction time is part of the asynchronous phase
 /// alone.
@@ -91,7 +89,21 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let live = infos.len();
         let (in_flight, ended) = (BTreeMap::new(), BTreeMap::new());
-        Self { coordinator, writer, cores, infos, plan, link, totals, clock, in_flight, ended, live, stopping: false, beaten_ns: 0 }
+        Self {
+            coordinator,
+            writer,
+            cores,
+            infos,
+            plan,
+            link,
+            totals,
+            clock,
+            in_flight,
+            ended,
+            live,
+            stopping: false,
+            beaten_ns: 0,
+        }
     }
 
     /// Runs until the subtasks have finished or the attempt is given up; its threads have ended when this returns.
@@ -348,7 +360,9 @@ impl<'a> Attempt<'a> {
         stats.async_ns = completion.durable_ns.saturating_sub(completion.acknowledged_ns);
         stats.end_to_end_ns = completion.end_to_end_ns();
         for (index, part) in in_flight.parts {
-            if let Some((position, durable)) = part.position.zip(self.plan.durable.get(&self.infos[index].name.operator)) {
+            if let Some((position, durable)) =
+                part.position.zip(self.plan.durable.get(&self.infos[index].name.operator))
+            {
                 durable(position);
             }
             if part.last {

@@ -145,9 +145,9 @@ impl OrderBookResult {
         let mut rows: BTreeMap<Vec<u8>, (u64, SummaryRow)> = BTreeMap::new();
         for (&(symbol, _), share) in &self.shares {
             let symbol = names.name(symbol);
-            let (seen, row) = rows.entry(symbol.clone()).or_insert_with(|| {
-                (0, SummaryRow { symbol, counters: Counters::default(), quote: Quote::default() })
-            });
+            let (seen, row) = rows
+                .entry(symbol.clone())
+                .or_insert_with(|| (0, SummaryRow { symbol, counters: Counters::default(), quote: Quote::default() }));
             row.counters.add(&share.counters);
             if share.seen > *seen {
                 (*seen, row.quote) = (share.seen, share.quote);

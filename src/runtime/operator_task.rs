@@ -63,12 +63,7 @@ where
         }
     }
 
-    fn on_control(
-        &mut self,
-        channel: usize,
-        frame: Control,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError> {
+    fn on_control(&mut self, channel: usize, frame: Control, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
         match frame {
             Control::Barrier(barrier) => self.on_barrier(channel, barrier, cx),
             Control::Watermark(ns) => {
@@ -102,12 +97,7 @@ where
         }
     }
 
-    fn on_barrier(
-        &mut self,
-        channel: usize,
-        barrier: Barrier,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError> {
+    fn on_barrier(&mut self, channel: usize, barrier: Barrier, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
         self.aligner.barrier(channel, barrier.checkpoint, barrier, cx.clock.now_ns());
         self.settle(cx)
     }
@@ -231,7 +221,9 @@ where
             }
             Command::Complete { checkpoint } => self.body.tail.commit(checkpoint),
             Command::Halt => self.body.halt(None, self.end_of_data_done, cx),
-            Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => Ok(()),
+            Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => {
+                Ok(())
+            }
         }
     }
 

@@ -78,10 +78,7 @@ pub(super) struct Orders {
 
 impl Orders {
     pub(super) fn open(state: &mut Arena) -> Result<Self, StateError> {
-        Ok(Self {
-            orders: KeyedMap::open(state, "book.orders", 1)?,
-            sweeps: KeyedMap::open(state, "book.sweeps", 1)?,
-        })
+        Ok(Self { orders: KeyedMap::open(state, "book.orders", 1)?, sweeps: KeyedMap::open(state, "book.sweeps", 1)? })
     }
 
     /// The order, if it is live in `generation`.
@@ -125,11 +122,9 @@ impl Orders {
     #[cold]
     fn sweep(&self, state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<(), StateError> {
         let (mut dead, mut survivors) = (Vec::new(), 0);
-        self.orders.for_each_in_group(state, |key, order| {
-            match instruments.get(state, &key.instrument) {
-                Some(instrument) if order.is_of(instrument.generation) => survivors += 1,
-                _ => dead.push(*key),
-            }
+        self.orders.for_each_in_group(state, |key, order| match instruments.get(state, &key.instrument) {
+            Some(instrument) if order.is_of(instrument.generation) => survivors += 1,
+            _ => dead.push(*key),
         });
         for key in dead {
             self.orders.remove(state, &key)?;

@@ -81,7 +81,9 @@ pub enum InputError {
         reason: String,
     },
     /// The input ends before the position that reading is to go on from.
-    #[error("input {name} ends before byte {position}, where reading is to go on; it is not the input of the checkpoint")]
+    #[error(
+        "input {name} ends before byte {position}, where reading is to go on; it is not the input of the checkpoint"
+    )]
     Beyond {
         /// The file, or `generated`.
         name: String,
