@@ -32,11 +32,7 @@ pub trait KeyedProcess: Send + 'static {
 
     /// The input has ended. Called once in the life of the job, before the last barrier; what it emits is in the
     /// last checkpoint.
-    fn end_of_data(
-        &mut self,
-        _state: &mut Arena,
-        _out: &mut impl Collector<Self::Out>,
-    ) -> Result<(), OperatorError> {
+    fn end_of_data(&mut self, _state: &mut Arena, _out: &mut impl Collector<Self::Out>) -> Result<(), OperatorError> {
         Ok(())
     }
 
@@ -76,11 +72,7 @@ pub trait KeyedCoProcess: Send + 'static {
     ) -> Result<(), OperatorError>;
 
     /// Both inputs have ended. As [`KeyedProcess::end_of_data`].
-    fn end_of_data(
-        &mut self,
-        _state: &mut Arena,
-        _out: &mut impl Collector<Self::Out>,
-    ) -> Result<(), OperatorError> {
+    fn end_of_data(&mut self, _state: &mut Arena, _out: &mut impl Collector<Self::Out>) -> Result<(), OperatorError> {
         Ok(())
     }
 
