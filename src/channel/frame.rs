@@ -1,5 +1,7 @@
 //! What travels through a channel: records, and the control frames that keep their order among them.
 
+use std::convert::Infallible;
+
 /// One record with the two times and the key group that travel with it.
 ///
 /// `V` is the owned value while a record is produced, and a reference into the ring's slot while it is read in place.
@@ -72,3 +74,46 @@ pub enum Frame<V> {
     /// Nothing follows.
     End,
 }
+
+impl<V> Frame<V> {
+    /// A view of the frame with a record's value by reference.
+    #[inline]
+    pub fn as_ref(&self) -> Frame<&V> {
+        match self {
+            Self::Record(record) => Frame::Record(record.as_ref()),
+            Self::Watermark(event_ns) => Frame::Watermark(*event_ns),
+            Self::Barrier(barrier) => Frame::Barrier(*barrier),
+            Self::Idle => Frame::Idle,
+            Self::EndOfData => Frame::EndOfData,
+            Self::End => Frame::End,
+        }
+    }
+
+    /// The frame as a control frame; `None` for a record.
+    #[inline]
+    pub fn control(&self) -> Option<Control> {
+        match self {
+            Self::Record(_) => None,
+            Self::Watermark(event_ns) => Some(Frame::Watermark(*event_ns)),
+            Self::Barrier(barrier) => Some(Frame::Barrier(*barrier)),
+            Self::Idle => Some(Frame::Idle),
+            Self::EndOfData => Some(Frame::EndOfData),
+            Self::End => Some(Frame::End),
+        }
+    }
+
+    /// A control frame as a frame of a channel of `V`.
+    #[inline]
+    pub fn from_control(control: Control) -> Self {
+        match control {
+            Frame::Watermark(event_ns) => Self::Watermark(event_ns),
+            Frame::Barrier(barrier) => Self::Barrier(barrier),
+            Frame::Idle => Self::Idle,
+            Frame::EndOfData => Self::EndOfData,
+            Frame::End => Self::End,
+        }
+    }
+}
+
+/// A frame that is no record. Nothing can make its `Record` variant, so a `match` need not name it.
+pub type Control = Frame<Infallible>;

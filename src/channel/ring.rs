@@ -1,0 +1,179 @@
+//! A bounded single-producer single-consumer ring of [`Frame`]s that never waits.
+//!
+//! A slot's own tag publishes it, so that one cache line moves per hop and not two (tail index, then data). The
+//! consumer gives slots back by advancing its head, on a cache line of its own, which the producer reads again only
+//! when the ring looks full: once a lap where the consumer keeps up.
+//!
+//! Invariants, where `head` is the consumer's position and `tail` the producer's:
+//! - `head <= tail <= head + capacity`, up to the wrap of the positions at 2^64;
+//! - a slot of `head..tail` carries the lap of its position, any other an earlier one;
+//! - the producer writes the body of a free slot only, then the tag (Release); the consumer reads the tag (Acquire),
+//!   then the body; it gives the slot back with the head (Release), which the producer reads (Acquire) before it writes
+//!   there again;
+//! - slots are published in order, so a slot that is published has no unpublished one before it.
+
+use std::{ops::Deref, rc::Rc};
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    Consumer, Producer,
+    buffer::{Buffer, Slots},
+    consumer::Reader,
+    producer::Writer,
+};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+
+/// The largest capacity of a ring; what asks for more gets this.
+pub const CAPACITY_MAX: usize = 1 << 30;
+
+/// A ring between two threads. `capacity`, in frames, is rounded up to a power of two between 1 and [`CAPACITY_MAX`].
+///
+/// ```
+/// use isobar::channel::{Frame, Record, ring};
+///
+/// let (mut producer, mut consumer) = ring::<u64>(2);
+/// let record = Record { ingest_ns: 1, event_ns: 2, key_group: 3, value: 4 };
+/// assert!(producer.push(Frame::Record(record)).is_ok());
+/// assert!(producer.push(Frame::Watermark(2)).is_ok());
+/// assert_eq!(producer.push(Frame::End).unwrap_err().0, Frame::End); // full: the frame comes back
+///
+/// assert_eq!(consumer.peek(), Some(Frame::Record(record.as_ref()))); // in place
+/// assert_eq!(consumer.pop(), Some(Frame::Record(record)));
+/// assert_eq!(consumer.pop(), Some(Frame::Watermark(2)));
+/// assert_eq!(consumer.pop(), None);
+/// ```
+pub fn ring<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+    ring_at(capacity, 0)
+}
+
+/// A ring between two subtasks of one core, which cannot leave their thread. The API is that of [`ring()`].
+///
+/// It runs the same loads and stores, which on one core cost what plain ones do (see benches/ring.rs); what it saves
+/// is the bound `T: Send`.
+///
+/// ```
+/// use isobar::channel::{Frame, local_ring};
+///
+/// let (mut producer, mut consumer) = local_ring::<std::rc::Rc<str>>(4);
+/// assert!(producer.push(Frame::Idle).is_ok());
+/// drop(producer);
+/// assert!(consumer.is_disconnected());
+/// assert_eq!(consumer.pop(), Some(Frame::Idle)); // what was pushed is still there
+/// ```
+pub fn local_ring<T>(capacity: usize) -> (Producer<T, SameCore>, Consumer<T, SameCore>) {
+    local_ring_at(capacity, 0)
+}
+
+/// [`ring()`] that starts at a position other than 0, for tests of the wraps.
+#[doc(hidden)]
+pub fn ring_at<T: Send>(capacity: usize, position: u64) -> (Producer<T>, Consumer<T>) {
+    let shared = Arc::new(Shared::new(capacity, position));
+    let (writer, reader) = shared.ends();
+    (Producer::from_parts(writer, Arc::clone(&shared)), Consumer::from_parts(reader, shared))
+}
+
+/// [`local_ring`] that starts at a position other than 0, for tests of the wraps.
+#[doc(hidden)]
+pub fn local_ring_at<T>(capacity: usize, position: u64) -> (Producer<T, SameCore>, Consumer<T, SameCore>) {
+    let shared = Rc::new(Shared::new(capacity, position));
+    let (writer, reader) = shared.ends();
+    (Producer::from_parts(writer, Rc::clone(&shared)), Consumer::from_parts(reader, shared))
+}
+
+/// How the two ends of a ring hold what they share.
+pub trait Sharing: sealed::Sharing {}
+impl<S: sealed::Sharing> Sharing for S {}
+
+/// The ends may be on different threads.
+#[derive(Debug)]
+pub enum CrossCore {}
+
+/// Both ends stay on one thread.
+#[derive(Debug)]
+pub enum SameCore {}
+
+/// Either, decided at run time: what [`Sender`](super::Sender) and [`Receiver`](super::Receiver) are made of.
+#[derive(Debug)]
+pub enum AnyCore {}
+
+pub(super) mod sealed {
+    use super::*;
+
+    pub trait Sharing {
+        type Pointer<T>: Deref<Target = Shared<T>>;
+    }
+
+    impl Sharing for CrossCore {
+        type Pointer<T> = Arc<Shared<T>>;
+    }
+
+    impl Sharing for SameCore {
+        type Pointer<T> = Rc<Shared<T>>;
+    }
+
+    impl Sharing for AnyCore {
+        type Pointer<T> = AnyPointer<T>;
+    }
+}
+
+pub enum AnyPointer<T> {
+    CrossCore(Arc<Shared<T>>),
+    SameCore(Rc<Shared<T>>),
+}
+
+impl<T> Deref for AnyPointer<T> {
+    type Target = Shared<T>;
+
+    #[inline]
+    fn deref(&self) -> &Shared<T> {
+        match self {
+            Self::CrossCore(shared) => shared,
+            Self::SameCore(shared) => shared,
+        }
+    }
+}
+
+/// What both ends of a ring hold.
+pub struct Shared<T> {
+    /// The consumer's position: all slots before it are given back. Written by the consumer alone.
+    pub(super) head: CachePadded<AtomicU64>,
+    pub(super) producer_gone: AtomicBool,
+    pub(super) consumer_gone: AtomicBool,
+    buffer: Buffer<T>,
+}
+
+// SAFETY: the two ends divide the slots between them by the module's invariants, and a value crosses over only where
+// `T: Send`. No reference to a value is given to two threads at once: each end is `!Sync`.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn new(capacity: usize, start: u64) -> Self {
+        let capacity = capacity.clamp(1, CAPACITY_MAX).next_power_of_two();
+        Self {
+            head: CachePadded::new(AtomicU64::new(start)),
+            producer_gone: AtomicBool::new(false),
+            consumer_gone: AtomicBool::new(false),
+            buffer: Buffer::new(capacity, start),
+        }
+    }
+
+    fn ends(&self) -> (Writer<T>, Reader<T>) {
+        let start = self.head.load(Ordering::Relaxed);
+        (Writer::new(self.slots(), start), Reader::new(self.slots(), start))
+    }
+
+    pub(super) fn slots(&self) -> Slots<T> {
+        self.buffer.slots()
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Both ends are gone: the last one's release of the pointer happened before this.
+        let mut unread = Reader::new(self.slots(), self.head.load(Ordering::Relaxed));
+        unread.discard_all();
+    }
+}
