@@ -4,17 +4,18 @@
 use super::Outcome;
 use isobar::{
     channel::Record,
-    hash::{key_group, stable_hash, subtask_of},
+    hash::{key_group, key_groups_of, stable_hash, subtask_of},
     market::{
         Input, OnError, OrderBook, OrderSource, QuoteChange, Results, SymbolNames, TradeSource, append_quote_line,
     },
     operator::{Collector, KeyedCoProcess, OperatorError, Polled, Source},
-    state::Arena,
+    state::{Arena, ArenaOptions, PageId},
 };
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
     rand_core::{Rng, SeedableRng},
 };
+use std::ops::Range;
 
 const GROUPS: u16 = 128;
 
@@ -77,9 +78,9 @@ struct Run<'a> {
     plan: Plan,
     rng: Xoshiro256PlusPlus,
     results: Results,
-    orders: (OrderSource, Arena),
-    trades: (TradeSource, Arena),
-    books: Vec<(OrderBook, Arena)>,
+    orders: (OrderSource, State),
+    trades: (TradeSource, State),
+    books: Vec<(OrderBook, State)>,
     lines: Lines,
 }
 
@@ -90,10 +91,13 @@ impl<'a> Run<'a> {
             input,
             plan,
             rng: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
-            orders: (OrderSource::new(input.clone(), plan.on_error, results.clone()), new_arena()),
-            trades: (TradeSource::new(input.clone(), plan.on_error, results.clone()), new_arena()),
+            orders: (OrderSource::new(input.clone(), plan.on_error, results.clone()), State::new(0..1)),
+            trades: (TradeSource::new(input.clone(), plan.on_error, results.clone()), State::new(0..1)),
             books: (0..plan.parallelism)
-                .map(|_| (OrderBook::new(plan.on_error, results.clone()), new_arena()))
+                .map(|subtask| {
+                    let key_groups = key_groups_of(subtask, GROUPS, plan.parallelism);
+                    (OrderBook::new(plan.on_error, results.clone()), State::new(key_groups))
+                })
                 .collect(),
             lines: Lines { names: input.names(), out: Vec::new() },
             results,
@@ -101,10 +105,10 @@ impl<'a> Run<'a> {
     }
 
     fn to_the_end(&mut self) -> Result<(), OperatorError> {
-        self.orders.0.open(&mut self.orders.1, None)?;
-        self.trades.0.open(&mut self.trades.1, None)?;
-        for (book, arena) in &mut self.books {
-            book.open(arena)?;
+        self.orders.0.open(&mut self.orders.1.arena, None)?;
+        self.trades.0.open(&mut self.trades.1.arena, None)?;
+        for (book, state) in &mut self.books {
+            book.open(&mut state.arena)?;
         }
         let (mut orders_ended, mut trades_ended) = (false, false);
         while !(orders_ended && trades_ended) {
@@ -118,25 +122,25 @@ impl<'a> Run<'a> {
                 trades_ended |= self.turn_of_trades(turns)?;
             }
         }
-        self.orders.0.close(&mut self.orders.1)?;
-        self.trades.0.close(&mut self.trades.1)?;
-        for (book, arena) in &mut self.books {
-            book.close(arena)?;
+        self.orders.0.close(&mut self.orders.1.arena)?;
+        self.trades.0.close(&mut self.trades.1.arena)?;
+        for (book, state) in &mut self.books {
+            book.close(&mut state.arena)?;
             // A job that is resumed behind its end closes again.
-            book.close(arena)?;
+            book.close(&mut state.arena)?;
         }
         Ok(())
     }
 
     fn turn_of_orders(&mut self, turns: u64) -> Result<bool, OperatorError> {
-        self.orders.1.set_key_group(0);
+        self.orders.1.arena.set_key_group(0)?;
         for _ in 0..turns {
-            match self.orders.0.poll(&mut self.orders.1)? {
+            match self.orders.0.poll(&mut self.orders.1.arena)? {
                 Polled::Pending => std::thread::yield_now(),
                 Polled::EndOfData => return Ok(true),
                 Polled::Record(record) => {
-                    let (book, arena) = route(&mut self.books, record.value.instrument);
-                    book.process1(record.as_ref(), arena, &mut self.lines)?;
+                    let (book, state) = route(&mut self.books, record.value.instrument);
+                    book.process1(record.as_ref(), &mut state.arena, &mut self.lines)?;
                 }
             }
         }
@@ -144,14 +148,14 @@ impl<'a> Run<'a> {
     }
 
     fn turn_of_trades(&mut self, turns: u64) -> Result<bool, OperatorError> {
-        self.trades.1.set_key_group(0);
+        self.trades.1.arena.set_key_group(0)?;
         for _ in 0..turns {
-            match self.trades.0.poll(&mut self.trades.1)? {
+            match self.trades.0.poll(&mut self.trades.1.arena)? {
                 Polled::Pending => std::thread::yield_now(),
                 Polled::EndOfData => return Ok(true),
                 Polled::Record(record) => {
-                    let (book, arena) = route(&mut self.books, record.value.instrument);
-                    book.process2(record.as_ref(), arena, &mut self.lines)?;
+                    let (book, state) = route(&mut self.books, record.value.instrument);
+                    book.process2(record.as_ref(), &mut state.arena, &mut self.lines)?;
                 }
             }
         }
@@ -163,34 +167,57 @@ impl<'a> Run<'a> {
         let (input, on_error, results) = (self.input, self.plan.on_error, &self.results);
         let at = self.orders.0.position();
         self.orders.0 = OrderSource::new(input.clone(), on_error, results.clone());
-        self.orders.1 = restored(std::mem::replace(&mut self.orders.1, new_arena()));
-        self.orders.0.open(&mut self.orders.1, Some(at))?;
+        self.orders.1.crash();
+        self.orders.0.open(&mut self.orders.1.arena, Some(at))?;
         let at = self.trades.0.position();
         self.trades.0 = TradeSource::new(input.clone(), on_error, results.clone());
-        self.trades.1 = restored(std::mem::replace(&mut self.trades.1, new_arena()));
-        self.trades.0.open(&mut self.trades.1, Some(at))?;
-        for (book, arena) in &mut self.books {
+        self.trades.1.crash();
+        self.trades.0.open(&mut self.trades.1.arena, Some(at))?;
+        for (book, state) in &mut self.books {
             *book = OrderBook::new(on_error, results.clone());
-            *arena = restored(std::mem::replace(arena, new_arena()));
-            book.open(arena)?;
+            state.crash();
+            book.open(&mut state.arena)?;
         }
         Ok(())
     }
 }
 
-fn route(books: &mut [(OrderBook, Arena)], instrument: u32) -> &mut (OrderBook, Arena) {
+fn route(books: &mut [(OrderBook, State)], instrument: u32) -> &mut (OrderBook, State) {
     let group = key_group(stable_hash(&instrument.to_le_bytes()), GROUPS);
     let parallelism = books.len();
     let subtask = &mut books[subtask_of(group, GROUPS, parallelism)];
-    subtask.1.set_key_group(group);
+    subtask.1.arena.set_key_group(group).unwrap();
     subtask
 }
 
-fn new_arena() -> Arena {
-    Arena::default()
+/// A subtask's arena, with all that was ever frozen from it: what a checkpoint log would hold.
+struct State {
+    arena: Arena,
+    key_groups: Range<u16>,
+    log: Vec<(PageId, u64, Vec<u8>)>,
 }
 
-/// The same state in a new arena, as after a crash.
-fn restored(arena: Arena) -> Arena {
-    arena
+impl State {
+    fn new(key_groups: Range<u16>) -> Self {
+        Self { arena: Self::arena(&key_groups), key_groups, log: Vec::new() }
+    }
+
+    fn arena(key_groups: &Range<u16>) -> Arena {
+        Arena::new(ArenaOptions { key_groups: key_groups.clone(), ..ArenaOptions::default() }).unwrap()
+    }
+
+    /// Freezes, crashes, and comes back in a new arena.
+    fn crash(&mut self) {
+        let mut frozen = self.arena.freeze().unwrap();
+        while let Some(page) = frozen.next() {
+            let lines = page.lines().flat_map(|(_, line)| line.to_vec()).collect();
+            self.log.push((page.id, page.mask, lines));
+        }
+        let descriptors: Vec<_> = self.arena.descriptors().cloned().collect();
+        self.arena = Self::arena(&self.key_groups);
+        self.arena.restore_descriptors(&descriptors).unwrap();
+        for (id, mask, lines) in &self.log {
+            self.arena.apply(*id, *mask, lines).unwrap();
+        }
+    }
 }
