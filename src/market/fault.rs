@@ -206,7 +206,7 @@ impl FaultLog {
     /// # Errors
     /// State that cannot grow; and with [`OnError::Fail`] the fault itself.
     #[cold]
-    pub(super) fn record(&self, state: &mut Arena, instrument: u32, fault: Fault) -> Result<(), OperatorError> {
+    pub(super) fn record(&mut self, state: &mut Arena, instrument: u32, fault: Fault) -> Result<(), OperatorError> {
         if self.on_error == OnError::Fail {
             return Err(Rejected { fault }.into());
         }
@@ -306,6 +306,7 @@ impl FaultReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::ArenaOptions;
 
     fn fault(offset: u64, kind: FaultKind) -> Fault {
         Fault { offset, kind, subject: b'E', detail: 5 }
@@ -313,13 +314,13 @@ mod tests {
 
     #[test]
     fn faults_are_counted_by_kind_and_the_first_twenty_of_all_groups_kept() {
-        let mut state = Arena::default();
-        let log = FaultLog::open(&mut state, "book", OnError::Skip).unwrap();
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let mut log = FaultLog::open(&mut state, "book", OnError::Skip).unwrap();
         for offset in 0..100 {
-            state.set_key_group((offset % 3) as u16);
+            state.set_key_group((offset % 3) as u16).unwrap();
             log.record(&mut state, offset as u32 % 3, fault(offset, FaultKind::UnknownOrder)).unwrap();
         }
-        state.set_key_group(1);
+        state.set_key_group(1).unwrap();
         log.record(&mut state, 1, fault(100, FaultKind::ZeroShares)).unwrap();
         let mut report = FaultReport::default();
         log.report(&state, "book", &mut report);
@@ -350,8 +351,8 @@ mod tests {
 
     #[test]
     fn on_request_the_first_fault_ends_the_job() {
-        let mut state = Arena::default();
-        let log = FaultLog::open(&mut state, "book", OnError::Fail).unwrap();
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let mut log = FaultLog::open(&mut state, "book", OnError::Fail).unwrap();
         let error = log.record(&mut state, 1, fault(77, FaultKind::ZeroShares)).unwrap_err();
         assert!(error.to_string().starts_with("offset 77: E: 0 shares; stopped"), "{error}");
     }

@@ -69,7 +69,7 @@ impl Books {
     /// Applies `event` to the book of `instrument`, whose quote follows.
     #[inline]
     pub(super) fn apply(
-        &self,
+        &mut self,
         state: &mut Arena,
         event: &OrderEvent,
         instrument: &mut Instrument,
@@ -120,7 +120,7 @@ impl Books {
     }
 
     fn replace(
-        &self,
+        &mut self,
         state: &mut Arena,
         event: &OrderEvent,
         key: OrderKey,
@@ -140,7 +140,7 @@ impl Books {
     /// An order with the event's shares and price enters.
     #[inline]
     fn enter(
-        &self,
+        &mut self,
         state: &mut Arena,
         event: &OrderEvent,
         key: OrderKey,
@@ -163,7 +163,7 @@ impl Books {
     /// `shares` of an order, at most all, leave.
     #[inline]
     fn leave(
-        &self,
+        &mut self,
         state: &mut Arena,
         id: u32,
         key: OrderKey,
@@ -194,7 +194,7 @@ impl Books {
 
     /// All orders leave.
     #[cold]
-    fn clear(&self, state: &mut Arena, id: u32, instrument: &mut Instrument) -> Result<Counted, StateError> {
+    fn clear(&mut self, state: &mut Arena, id: u32, instrument: &mut Instrument) -> Result<Counted, StateError> {
         for side in [Side::Bid, Side::Ask] {
             let leaves = &mut instrument.leaves[side as usize];
             self.levels.clear(state, BookSide { instrument: id, side }, leaves)?;

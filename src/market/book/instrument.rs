@@ -30,12 +30,14 @@ pub(super) struct Instrument {
     pub(super) generation: u32,
     /// Leaves of price levels that each side has had.
     pub(super) leaves: [u32; 2],
-    zero: u32,
+    /// The key group that the instrument belongs to.
+    pub(super) key_group: u16,
+    zero: u16,
 }
 
 impl Instrument {
     /// An instrument with an empty book.
-    pub(super) fn new(symbol: SymbolCode) -> Self {
+    pub(super) fn new(symbol: SymbolCode, key_group: u16) -> Self {
         Self {
             symbol,
             last_symbol: 0,
@@ -45,6 +47,7 @@ impl Instrument {
             live: 0,
             generation: 0,
             leaves: [0; 2],
+            key_group,
             zero: 0,
         }
     }

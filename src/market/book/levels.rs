@@ -78,7 +78,7 @@ impl Levels {
     /// Adds `shares` at `price` and gives the level's sum. `leaves` is the number of leaves the side has had so far,
     /// 0 at first; it is kept by the caller.
     pub(super) fn add(
-        &self,
+        &mut self,
         state: &mut Arena,
         side: BookSide,
         leaves: &mut u32,
@@ -110,7 +110,7 @@ impl Levels {
 
     /// Takes `shares` off the level at `price` and gives what is left; at 0 the level goes.
     pub(super) fn take(
-        &self,
+        &mut self,
         state: &mut Arena,
         side: BookSide,
         leaves: u32,
@@ -142,10 +142,9 @@ impl Levels {
     }
 
     /// Drops all levels of a side.
-    pub(super) fn clear(&self, state: &mut Arena, side: BookSide, leaves: &mut u32) -> Result<(), StateError> {
-        while let Some(&child) = self.directories.get(state, &side.key(0)).last() {
+    pub(super) fn clear(&mut self, state: &mut Arena, side: BookSide, leaves: &mut u32) -> Result<(), StateError> {
+        for child in self.directories.get(state, &side.key(0)).to_vec() {
             self.leaves.remove_key(state, &side.key(child.leaf))?;
-            self.directories.remove(state, &side.key(0), self.directories.get(state, &side.key(0)).len() - 1)?;
         }
         self.directories.remove_key(state, &side.key(0))?;
         self.leaves.remove_key(state, &side.key(0))?;
@@ -165,7 +164,7 @@ impl Levels {
 
     /// Moves the better half of a full leaf into a new one.
     #[cold]
-    fn split(&self, state: &mut Arena, side: BookSide, leaves: &mut u32, leaf: u32) -> Result<(), StateError> {
+    fn split(&mut self, state: &mut Arena, side: BookSide, leaves: &mut u32, leaf: u32) -> Result<(), StateError> {
         let directory = side.key(0);
         if *leaves <= 1 {
             self.directories.push(state, directory, Child { from: i64::MIN, leaf: 0, zero: 0 })?;
@@ -186,7 +185,7 @@ impl Levels {
 
     /// Removes a leaf that is to become empty; the last leaf of a side stays. What the leaf had goes to its neighbour.
     #[cold]
-    fn drop_leaf(&self, state: &mut Arena, side: BookSide, leaf: u32) -> Result<(), StateError> {
+    fn drop_leaf(&mut self, state: &mut Arena, side: BookSide, leaf: u32) -> Result<(), StateError> {
         let directory = side.key(0);
         let children = self.directories.get(state, &directory);
         if children.len() > 1
@@ -228,12 +227,13 @@ fn search(levels: &[Level], side: BookSide, rank: i64) -> Result<usize, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::ArenaOptions;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     fn check_against_a_tree(side: Side, changes: &[(i64, bool)]) {
-        let mut state = Arena::default();
-        let levels = Levels::open(&mut state).unwrap();
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let mut levels = Levels::open(&mut state).unwrap();
         let (book, mut leaves) = (BookSide { instrument: 7, side }, 0);
         let mut model: BTreeMap<i64, u64> = BTreeMap::new();
         for &(price, add) in changes {

@@ -72,10 +72,12 @@ impl KeyedCoProcess for OrderBook {
     type Out = QuoteChange;
 
     fn open(&mut self, state: &mut Arena) -> Result<(), OperatorError> {
+        let instruments = KeyedMap::open(state, "book.instruments", 1)?;
+        let orders = Orders::open(state, &instruments)?;
         self.books = Some(Books {
-            instruments: KeyedMap::open(state, "book.instruments", 1)?,
+            instruments,
+            orders,
             shares: KeyedMap::open(state, "book.shares", 1)?,
-            orders: Orders::open(state)?,
             levels: Levels::open(state)?,
             faults: FaultLog::open(state, NAME, self.on_error)?,
         });
@@ -89,7 +91,7 @@ impl KeyedCoProcess for OrderBook {
         state: &mut Arena,
         out: &mut impl Collector<QuoteChange>,
     ) -> Result<(), OperatorError> {
-        let books = self.books.as_ref().ok_or(BookNotOpen)?;
+        let books = self.books.as_mut().ok_or(BookNotOpen)?;
         if let Some(change) = books.order(record.value, state)? {
             out.collect(record.with(change));
         }
@@ -103,7 +105,7 @@ impl KeyedCoProcess for OrderBook {
         state: &mut Arena,
         _out: &mut impl Collector<QuoteChange>,
     ) -> Result<(), OperatorError> {
-        let books = self.books.as_ref().ok_or(BookNotOpen)?;
+        let books = self.books.as_mut().ok_or(BookNotOpen)?;
         Ok(books.trade(record.value, state)?)
     }
 
@@ -121,11 +123,14 @@ impl KeyedCoProcess for OrderBook {
 impl Books {
     /// Handles an order event; gives the change of the best quote, if there is one.
     #[inline]
-    fn order(&self, event: &OrderEvent, state: &mut Arena) -> Result<Option<QuoteChange>, OperatorError> {
+    fn order(&mut self, event: &OrderEvent, state: &mut Arena) -> Result<Option<QuoteChange>, OperatorError> {
         let id = event.instrument;
         let known = self.instruments.get(state, &id).copied();
         let is_known = known.is_some();
-        let mut instrument = known.unwrap_or_else(|| Instrument::new(event.symbol().unwrap_or(SymbolCode(0))));
+        let mut instrument = known.unwrap_or_else(|| {
+            let symbol = event.symbol().unwrap_or(SymbolCode(0));
+            Instrument::new(symbol, state.key_group())
+        });
         let symbol = event.symbol().unwrap_or(instrument.symbol);
         match self.apply(state, event, &mut instrument)? {
             Ok(Counted::Nothing) if event.kind == OrderKind::Mark => {
@@ -153,7 +158,7 @@ impl Books {
     /// Counts an accepted order event under `symbol`. `before` is the instrument before the event.
     #[inline]
     fn count(
-        &self,
+        &mut self,
         state: &mut Arena,
         event: &OrderEvent,
         symbol: SymbolCode,
@@ -182,14 +187,14 @@ impl Books {
 
     /// Handles a trade event.
     #[inline]
-    fn trade(&self, event: &TradeEvent, state: &mut Arena) -> Result<(), StateError> {
+    fn trade(&mut self, event: &TradeEvent, state: &mut Arena) -> Result<(), StateError> {
         let count = |counters: &mut Counters| {
             if event.kind == TradeKind::Trade {
                 counters.trades += 1;
                 counters.count_shares(event.shares, event.price);
             }
         };
-        let new = Instrument::new(event.symbol);
+        let new = Instrument::new(event.symbol, state.key_group());
         let own = self.instruments.upsert(state, event.instrument, new, |instrument| {
             let own = instrument.symbol == event.symbol;
             if own {

@@ -1,14 +1,15 @@
 //! The live orders of all instruments.
 //!
 //! An order belongs to a generation of its instrument's book. Clearing a book begins the next generation and leaves
-//! the old orders where they are, dead; a key group's dead orders are swept out once there may be as many of them as
-//! orders that outlived the sweep before, so that a clear costs no more than the adds before it.
+//! the old orders where they are, dead. They are swept out once there are more of them than live ones, so that a clear
+//! costs no more than the adds before it did.
 
 use super::instrument::Instrument;
 use crate::{
     market::event::Side,
     state::{Arena, KeyedMap, StateError},
 };
+use std::collections::HashMap;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Which order: references are unique within an instrument.
@@ -55,30 +56,23 @@ impl Order {
     }
 }
 
-/// A key group's account of dead orders.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Sweep {
-    /// Orders that died since the last sweep; some may have been overwritten since.
-    dead: u64,
-    /// Orders that outlived the last sweep.
-    survivors: u64,
-}
-
-/// The one key of [`Orders::sweeps`].
-const SWEEP: u32 = 0;
 /// Dead orders that are not worth a sweep.
 const FEW: u64 = 1024;
 
 /// The orders of all instruments.
 pub(super) struct Orders {
     orders: KeyedMap<OrderKey, Order>,
-    sweeps: KeyedMap<u32, Sweep>,
+    /// Live orders of all instruments. Not state: the instruments know it.
+    live: u64,
 }
 
 impl Orders {
-    pub(super) fn open(state: &mut Arena) -> Result<Self, StateError> {
-        Ok(Self { orders: KeyedMap::open(state, "book.orders", 1)?, sweeps: KeyedMap::open(state, "book.sweeps", 1)? })
+    /// Registers the state; `instruments` says how many of the restored orders are live.
+    pub(super) fn open(state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<Self, StateError> {
+        let orders = KeyedMap::open(state, "book.orders", 1)?;
+        let mut live = 0;
+        instruments.for_each(state, |_, instrument| live += instrument.live);
+        Ok(Self { orders, live })
     }
 
     /// The order, if it is live in `generation`.
@@ -89,52 +83,63 @@ impl Orders {
 
     /// Puts an order in, in the place of a dead one of the same reference if there is one.
     #[inline]
-    pub(super) fn put(&self, state: &mut Arena, key: OrderKey, order: Order) -> Result<(), StateError> {
-        self.orders.insert(state, key, order).map(|_| ())
+    pub(super) fn put(&mut self, state: &mut Arena, key: OrderKey, order: Order) -> Result<(), StateError> {
+        self.orders.insert(state, key, order)?;
+        self.live += 1;
+        Ok(())
     }
 
     /// Sets the shares of an order that is there.
     #[inline]
-    pub(super) fn set_shares(&self, state: &mut Arena, key: OrderKey, shares: u32) -> Result<(), StateError> {
+    pub(super) fn set_shares(&mut self, state: &mut Arena, key: OrderKey, shares: u32) -> Result<(), StateError> {
         self.orders.modify(state, &key, |order| order.shares = shares).map(|_| ())
     }
 
+    /// Removes a live order.
     #[inline]
-    pub(super) fn remove(&self, state: &mut Arena, key: OrderKey) -> Result<(), StateError> {
-        self.orders.remove(state, &key).map(|_| ())
+    pub(super) fn remove(&mut self, state: &mut Arena, key: OrderKey) -> Result<(), StateError> {
+        self.orders.remove(state, &key)?;
+        self.live -= 1;
+        Ok(())
     }
 
-    /// `count` orders of the current key group have died.
+    /// `count` orders have died: the generation of their instrument, as `instruments` has it, is over.
     pub(super) fn bury(
-        &self,
+        &mut self,
         state: &mut Arena,
         instruments: &KeyedMap<u32, Instrument>,
         count: u64,
     ) -> Result<(), StateError> {
-        let due = self.sweeps.upsert(state, SWEEP, Sweep::default(), |sweep| {
-            sweep.dead += count;
-            sweep.dead > sweep.survivors.max(FEW)
-        })?;
-        if due { self.sweep(state, instruments) } else { Ok(()) }
+        self.live -= count;
+        let dead = self.orders.len() - self.live;
+        if dead > self.live.max(FEW) { self.sweep(state, instruments) } else { Ok(()) }
     }
 
-    /// Removes the current key group's dead orders.
+    /// Removes the dead orders of all key groups.
     #[cold]
-    fn sweep(&self, state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<(), StateError> {
-        let (mut dead, mut survivors) = (Vec::new(), 0);
-        self.orders.for_each_in_group(state, |key, order| match instruments.get(state, &key.instrument) {
-            Some(instrument) if order.is_of(instrument.generation) => survivors += 1,
-            _ => dead.push(*key),
+    fn sweep(&mut self, state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<(), StateError> {
+        let mut current = HashMap::new();
+        instruments.for_each(state, |&id, instrument| {
+            current.insert(id, (instrument.generation, instrument.key_group));
         });
-        for key in dead {
-            self.orders.remove(state, &key)?;
+        let mut dead = Vec::new();
+        self.orders.for_each(state, |key, order| {
+            // Every order's instrument is there; it is put in with its first order.
+            if let Some(&(generation, key_group)) = current.get(&key.instrument)
+                && !order.is_of(generation)
+            {
+                dead.push((key_group, *key));
+            }
+        });
+        let at_hand = state.key_group();
+        let mut removed = Ok(());
+        for (key_group, key) in dead {
+            removed = state.set_key_group(key_group).and_then(|()| self.orders.remove(state, &key).map(|_| ()));
+            if removed.is_err() {
+                break;
+            }
         }
-        self.sweeps.insert(state, SWEEP, Sweep { dead: 0, survivors }).map(|_| ())
-    }
-
-    /// Orders in the map, dead ones included.
-    #[cfg(test)]
-    pub(super) fn len(&self, state: &Arena) -> usize {
-        self.orders.len(state)
+        state.set_key_group(at_hand)?;
+        removed
     }
 }

@@ -70,8 +70,8 @@ impl<L: Lane> DbnReader<L> {
     }
 
     #[cold]
-    fn reject(&self, state: &mut Arena, fault: Fault) -> Result<(), OperatorError> {
-        match &self.faults {
+    fn reject(&mut self, state: &mut Arena, fault: Fault) -> Result<(), OperatorError> {
+        match &mut self.faults {
             Some(faults) => faults.record(state, 0, fault),
             None => Ok(()),
         }
@@ -79,7 +79,7 @@ impl<L: Lane> DbnReader<L> {
 
     /// The window holds no whole record.
     #[cold]
-    fn more(&self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
+    fn more(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
         match feed.refill()? {
             Refill::More => Ok(Step::Nothing),
             Refill::Pending => Ok(Step::Pending),

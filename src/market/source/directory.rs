@@ -17,10 +17,10 @@ pub(super) struct Directory {
 impl Directory {
     /// Registers the states, whose names begin with `operator`, and reads what was restored.
     pub(super) fn open(state: &mut Arena, operator: &str) -> Result<Self, StateError> {
-        let names = KeyedMap::open(state, &format!("{operator}.names"), 1)?;
+        let names: KeyedMap<u32, u64> = KeyedMap::open(state, &format!("{operator}.names"), 1)?;
         let locates = KeyedMap::open(state, &format!("{operator}.locates"), 1)?;
         let mut cache = vec![0; 1 << 16].into_boxed_slice();
-        names.for_each(state, |&locate: &u32, &name| {
+        names.for_each(state, |&locate, &name| {
             if let Some(slot) = cache.get_mut(locate as usize) {
                 *slot = name;
             }
@@ -93,10 +93,11 @@ impl Publishers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::ArenaOptions;
 
     #[test]
     fn names_and_locates_bind_each_other_also_after_a_restore() {
-        let mut state = Arena::default();
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
         let mut directory = Directory::open(&mut state, "orders").unwrap();
         let [a, b] = ["A", "B"].map(Stock::new);
         let mut admit = |directory: &mut Directory, locate, stock| directory.admit(&mut state, locate, stock).unwrap();
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_first_publisher_is_the_only_one() {
-        let mut state = Arena::default();
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
         let mut publishers = Publishers::open(&mut state, "orders").unwrap();
         for (instrument, publisher, admitted) in
             [(1, 5, true), (1, 6, false), (1, 5, true), (2, 6, true), (1, 6, false)]

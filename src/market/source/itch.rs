@@ -47,8 +47,8 @@ impl<L: Lane> ItchReader<L> {
     }
 
     #[cold]
-    fn reject(&self, state: &mut Arena, fault: Fault) -> Result<Step<L::Event>, OperatorError> {
-        if let Some(faults) = &self.faults {
+    fn reject(&mut self, state: &mut Arena, fault: Fault) -> Result<Step<L::Event>, OperatorError> {
+        if let Some(faults) = &mut self.faults {
             faults.record(state, 0, fault)?;
         }
         Ok(Step::Nothing)
@@ -56,7 +56,7 @@ impl<L: Lane> ItchReader<L> {
 
     /// The window holds no whole message.
     #[cold]
-    fn more(&self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
+    fn more(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
         match feed.refill()? {
             Refill::More => Ok(Step::Nothing),
             Refill::Pending => Ok(Step::Pending),
@@ -74,7 +74,7 @@ impl<L: Lane> ItchReader<L> {
 
     /// A length of zero ends the session if nothing follows, and is a fault otherwise.
     #[cold]
-    fn zero_length(&self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
+    fn zero_length(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
         if feed.window().len() > PREFIX {
             let fault = Fault { offset: feed.offset(), kind: FaultKind::ZeroLength, subject: 0, detail: 0 };
             feed.advance(PREFIX);
