@@ -8,6 +8,7 @@ pub(super) struct Content {
 }
 
 impl Content {
+    #[cfg(test)]
     pub fn of(data: &[u8]) -> Self {
         Self::default().with(data)
     }

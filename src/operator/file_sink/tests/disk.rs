@@ -169,7 +169,10 @@ impl Folder for Disk {
         let mut file = file.lock().unwrap();
         file.live.truncate(bytes as usize);
         file.durable.truncate(bytes as usize);
-        if file.lost { Ok(()) } else { Ok(file.durable = file.live.clone()) }
+        if !file.lost {
+            file.durable = file.live.clone();
+        }
+        Ok(())
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
