@@ -19,7 +19,8 @@ use super::{Batch, Receiver};
 /// }
 ///
 /// let mut sum = 0;
-/// while let Some((channel, mut batch)) = gate.next_batch(64) {
+/// loop {
+///     let Some((channel, mut batch)) = gate.next_batch(64) else { break };
 ///     while let Some(record) = batch.next_record() {
 ///         sum += record.value;
 ///     }

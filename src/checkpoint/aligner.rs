@@ -3,24 +3,6 @@
 //! It is a pure state machine after Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows"
 //! (arXiv 1506.08603, algorithm 1): events go in, decisions come out. It does no I/O, reads no clock, knows no
 //! channel but by its index, and allocates nothing after construction as long as its decisions are asked for.
-//!
-//! ```
-//! use isobar::checkpoint::{Aligner, AlignmentMode, Decision};
-//!
-//! let mut aligner = Aligner::new(AlignmentMode::ExactlyOnce, 2);
-//! aligner.barrier(0, 1, (), 1_000); // barrier 1 on channel 0, at 1 us
-//! assert!(aligner.is_stopped(0)); // what lies behind the barrier stays in its ring
-//! assert_eq!(aligner.decide(), None);
-//!
-//! aligner.barrier(1, 1, (), 5_000); // and on channel 1: every channel has reached it
-//! let Some(Decision::Snapshot(snapshot)) = aligner.decide() else { panic!("the snapshot is due") };
-//! assert_eq!((snapshot.checkpoint, snapshot.t_align_ns), (1, 4_000));
-//! assert!(!aligner.is_stopped(0));
-//! ```
-//!
-//! **Ids.** On one channel the ids of barriers only grow, and an id may be missing (a checkpoint that was aborted
-//! upstream). Hence a barrier m on a channel that did not bring n < m says that n will never come there: n cannot be
-//! taken at this gate any more and is superseded. So an older id is never executed after a newer one.
 
 use std::collections::VecDeque;
 
@@ -112,6 +94,24 @@ struct Tracked<B> {
 /// before it reads on. It does not read from a channel that is stopped.
 ///
 /// Channel indices at or above the number given to [`Aligner::new`] panic: they are mistakes of the program, not input.
+///
+/// ```
+/// use isobar::checkpoint::{Aligner, AlignmentMode, Decision};
+///
+/// let mut aligner = Aligner::new(AlignmentMode::ExactlyOnce, 2);
+/// aligner.barrier(0, 1, (), 1_000); // barrier 1 on channel 0, at 1 us
+/// assert!(aligner.is_stopped(0)); // what lies behind the barrier stays in its ring
+/// assert_eq!(aligner.decide(), None);
+///
+/// aligner.barrier(1, 1, (), 5_000); // and on channel 1: every channel has reached it
+/// let Some(Decision::Snapshot(snapshot)) = aligner.decide() else { panic!("the snapshot is due") };
+/// assert_eq!((snapshot.checkpoint, snapshot.t_align_ns), (1, 4_000));
+/// assert!(!aligner.is_stopped(0));
+/// ```
+///
+/// **Ids.** On one channel the ids of barriers only grow, and an id may be missing (a checkpoint that was aborted
+/// upstream). Hence a barrier m on a channel that did not bring n < m says that n will never come there: n cannot be
+/// taken at this gate any more and is superseded. So an older id is never executed after a newer one.
 #[derive(Clone, Debug)]
 pub struct Aligner<B = ()> {
     mode: AlignmentMode,
@@ -326,5 +326,4 @@ impl<B: Copy> Aligner<B> {
 }
 
 #[cfg(test)]
-#[path = "aligner_tests.rs"]
 mod tests;

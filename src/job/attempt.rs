@@ -17,15 +17,15 @@ use crate::job::handle::{Link, Request};
 use crate::job::totals::Totals;
 use crate::measure::{Clock, TimeSource};
 use crate::runtime::subtask::{Acknowledgement, Command, Report, SubtaskIndex, SubtaskTotals};
-use crate::snapshot::{
-    Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit,
-};
+use crate::snapshot::{Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit};
 
 /// While a checkpoint is in flight the thread looks this often; its reaction time is part of the asynchronous phase
 /// alone.
 const LOOK: Duration = Duration::from_micros(200);
 /// Otherwise at least this often, for reports that announce themselves by nothing else.
-const LOOK_IDLE: Duration = Duration::from_millis(2);
+const LOOK_IDLE: Duration = Duration::from_millis(1);
+/// The cores' housekeeping is woken this often.
+const BEAT_NS: u64 = 1_000_000;
 
 /// What is known of a checkpoint in flight.
 #[derive(Debug, Default)]
@@ -72,6 +72,7 @@ pub(crate) struct Attempt<'a> {
     ended: BTreeMap<SubtaskIndex, Part>,
     live: usize,
     stopping: bool,
+    beaten_ns: u64,
 }
 
 impl<'a> Attempt<'a> {
@@ -88,7 +89,21 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let live = infos.len();
         let (in_flight, ended) = (BTreeMap::new(), BTreeMap::new());
-        Self { coordinator, writer, cores, infos, plan, link, totals, clock, in_flight, ended, live, stopping: false }
+        Self {
+            coordinator,
+            writer,
+            cores,
+            infos,
+            plan,
+            link,
+            totals,
+            clock,
+            in_flight,
+            ended,
+            live,
+            stopping: false,
+            beaten_ns: 0,
+        }
     }
 
     /// Runs until the subtasks have finished or the attempt is given up; its threads have ended when this returns.
@@ -120,7 +135,12 @@ impl<'a> Attempt<'a> {
             while let Some(notice) = self.cores.notice() {
                 self.link.events.push(Event::Notice(notice));
             }
-            self.coordinator.tick(self.clock.now_ns());
+            let now_ns = self.clock.now_ns();
+            if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
+                self.beaten_ns = now_ns;
+                self.cores.beat();
+            }
+            self.coordinator.tick(now_ns);
             self.act()?;
             if self.live == 0 {
                 return Ok(if self.stopping { AttemptEnd::Stopped } else { AttemptEnd::EndOfData });
@@ -340,7 +360,9 @@ impl<'a> Attempt<'a> {
         stats.async_ns = completion.durable_ns.saturating_sub(completion.acknowledged_ns);
         stats.end_to_end_ns = completion.end_to_end_ns();
         for (index, part) in in_flight.parts {
-            if let Some((position, durable)) = part.position.zip(self.plan.durable.get(&self.infos[index].name.operator)) {
+            if let Some((position, durable)) =
+                part.position.zip(self.plan.durable.get(&self.infos[index].name.operator))
+            {
                 durable(position);
             }
             if part.last {
@@ -355,6 +377,7 @@ impl<'a> Attempt<'a> {
     fn join(&mut self) -> Result<(), JobError> {
         while !self.cores.ended() {
             while self.cores.report().is_some() {}
+            self.cores.beat();
             thread::sleep(LOOK);
         }
         self.cores.join()

@@ -12,6 +12,7 @@ use crate::operator::SinkState;
 use crate::runtime::core_loop::CoreLoop;
 use crate::runtime::mailbox::{MailReceiver, MailSender, mailbox};
 use crate::runtime::metrics::SubtaskMetrics;
+use crate::runtime::pulse::Pulse;
 use crate::runtime::subtask::{Command, Report, SubtaskIndex, SubtaskName};
 use crate::runtime::{BodySettings, IdleStrategy, glommio_driver, thread_driver};
 use crate::snapshot::OperatorId;
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
 struct CoreHandle {
     commands: MailSender<Command>,
     reports: MailReceiver<(SubtaskIndex, Report)>,
+    pulse: Pulse,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -118,12 +120,13 @@ impl Cores {
                 let core_loop = CoreLoop::new(inbox, outbox, Box::new(shared.clock));
                 populate(core_loop, &plan, mine, shared)
             };
-            let notify = notify.clone();
+            let (notify, pulse) = (notify.clone(), Pulse::default());
+            let felt = pulse.clone();
             let thread = thread::Builder::new()
                 .name(format!("isobar-core-{core}"))
-                .spawn(move || run(core, shared, make, &notify))
+                .spawn(move || run(core, shared, make, &notify, felt))
                 .map_err(JobError::Spawn)?;
-            cores.push(CoreHandle { commands, reports, thread: Some(thread) });
+            cores.push(CoreHandle { commands, reports, pulse, thread: Some(thread) });
         }
         Ok(Self { cores, notices })
     }
@@ -135,6 +138,13 @@ impl Cores {
             while core.commands.send(command).is_err() && running(core) {
                 thread::yield_now();
             }
+        }
+    }
+
+    /// Wakes every core's housekeeping.
+    pub(crate) fn beat(&self) {
+        for core in self.cores.iter().filter(|core| core.thread.as_ref().is_some_and(|thread| !thread.is_finished())) {
+            core.pulse.beat();
         }
     }
 
@@ -215,10 +225,12 @@ fn populate(
 }
 
 /// The body of a core's thread.
-fn run(core: usize, shared: Shared, make: impl FnOnce() -> CoreLoop, notify: &mpsc::Sender<String>) {
+fn run(core: usize, shared: Shared, make: impl FnOnce() -> CoreLoop, notify: &mpsc::Sender<String>, pulse: Pulse) {
+    // Short sleeps end when they should and not up to 50 us later; a refusal costs latency alone.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     if shared.driver == Driver::Auto {
         match glommio_driver::executor_on(core) {
-            Ok(executor) => return glommio_driver::drive(&executor, make, shared.idle),
+            Ok(executor) => return glommio_driver::drive(&executor, make, shared.idle, pulse),
             Err(error) => {
                 let _ = notify.send(format!(
                     "io_uring is refused on core {core} ({error}); likely a container's seccomp profile, the sysctl \

@@ -18,8 +18,8 @@ use crate::job::totals::Totals;
 use crate::measure::{Clock, TimeSource};
 use crate::runtime::subtask::Report;
 use crate::snapshot::{
-    CheckpointLog, Command as WriterCommand, CommitRecord, Event as WriterEvent, Manifest, OpenOptions, OperatorEntry,
-    OperatorId, RestoredPage, StateEntry, Store, StoreError, LogError, WriterConfig, WriterThread,
+    CheckpointLog, Command as WriterCommand, CommitRecord, Event as WriterEvent, LogError, Manifest, OpenOptions,
+    OperatorEntry, OperatorId, RestoredPage, StateEntry, Store, StoreError, WriterConfig, WriterThread,
 };
 use crate::state::{Arena, ArenaOptions, StateDescriptor, StateKind};
 use crate::sync::Arc;
@@ -305,7 +305,10 @@ impl JobRun {
                     cores.join()?;
                     return Err(JobError::Cancelled);
                 }
-                None => std::thread::sleep(std::time::Duration::from_micros(100)),
+                None => {
+                    cores.beat();
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                }
             }
         }
         Ok(states)

@@ -147,14 +147,24 @@ impl<C, T> Body<C, T> {
         Ok(())
     }
 
-    /// Asks the sink which checkpoints are durable on its side, and hands its buffers on.
-    pub(crate) fn housekeeping<O>(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError>
+    /// Shows the size of the state, and hands a sink's buffers on.
+    pub(crate) fn housekeeping<O>(&mut self) -> Result<(), OperatorError>
     where
         T: Tail<O>,
     {
-        self.tail.flush()?;
+        self.metrics.set_state_bytes(self.arena.stats().bytes);
+        self.tail.flush()
+    }
+
+    /// Asks the sink which checkpoints are durable on its side. Called on each turn: a look at an empty queue, but for
+    /// the turns between a barrier and the sink's answer.
+    #[inline]
+    pub(crate) fn poll_sink<O>(&mut self, cx: &mut TurnContext<'_>)
+    where
+        T: Tail<O>,
+    {
         if self.end != EndStep::Open {
-            return Ok(());
+            return;
         }
         while let Some((checkpoint, decided)) = self.tail.poll_pre_committed() {
             let report = match decided {
@@ -163,7 +173,6 @@ impl<C, T> Body<C, T> {
             };
             cx.reports.push_back((self.index, report));
         }
-        Ok(())
     }
 
     /// Takes the orderly end a step further; true once the subtask has ended and said so.

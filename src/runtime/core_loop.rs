@@ -101,7 +101,7 @@ impl CoreLoop {
     /// The subtasks' work that is not urgent.
     pub(crate) fn housekeeping(&mut self) {
         if self.started {
-            self.each(|subtask, cx| subtask.housekeeping(cx).map(|()| Progress::Busy));
+            self.each(|subtask, _| subtask.housekeeping().map(|()| Progress::Busy));
             self.deliver();
         }
     }

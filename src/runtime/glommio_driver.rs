@@ -1,20 +1,27 @@
 //! Drives a core loop on a glommio executor: the only module that knows glommio.
 //!
 //! Two task queues share the executor: the record path, one task that turns the loop and yields when its time is up,
-//! and housekeeping, woken by a timer once a millisecond.
+//! and housekeeping, woken by the coordinator's [`Pulse`] once a millisecond.
+//!
+//! There are no glommio timers here, and an idle core sleeps in the record task. glommio 0.9 parks without a look at
+//! its queues when its preemption timer fires between its poll for I/O and its first task
+//! (`LocalExecutor::run_task_queues` then says that nothing ran); a timer that has fired and made its task runnable is
+//! no longer there to end the sleep. Seen here: one job in some 200 of a few milliseconds each stood still for ever.
+//! The pulse comes from outside, so it ends any such sleep within a millisecond or two.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use glommio::timer::sleep;
 use glommio::{Latency, LocalExecutor, LocalExecutorBuilder, Placement, Shares, executor, spawn_local_into};
 
 use crate::runtime::core_loop::{CoreLoop, Turn};
 use crate::runtime::idle::{IdleStep, IdleStrategy, Idler};
+use crate::runtime::pulse::Pulse;
 
-const HOUSEKEEPING: Duration = Duration::from_millis(1);
+/// How long the record path may run before the executor looks at its other queue.
+const RECORDS_SLICE: Duration = Duration::from_millis(2);
 /// Bytes that an executor registers with its ring; nothing here reads or writes through registered buffers.
 const IO_MEMORY: usize = 64 << 10;
 const RING_DEPTH: usize = 16;
@@ -30,45 +37,44 @@ pub(crate) fn executor_on(cpu: usize) -> io::Result<LocalExecutor> {
 }
 
 /// Turns the loop that `make` builds until it has finished.
-pub(crate) fn drive(local: &LocalExecutor, make: impl FnOnce() -> CoreLoop, idle: IdleStrategy) {
+pub(crate) fn drive(local: &LocalExecutor, make: impl FnOnce() -> CoreLoop, idle: IdleStrategy, pulse: Pulse) {
     local.run(async {
-        let records = executor().create_task_queue(Shares::Static(1000), Latency::Matters(HOUSEKEEPING), "records");
+        let records = executor().create_task_queue(Shares::Static(1000), Latency::Matters(RECORDS_SLICE), "records");
         let housekeeping = executor().create_task_queue(Shares::Static(50), Latency::NotImportant, "housekeeping");
         let core_loop = Rc::new(RefCell::new(make()));
-        let finished = Rc::new(Cell::new(false));
         let spawned = (
-            spawn_local_into(turn(Rc::clone(&core_loop), Rc::clone(&finished), idle), records),
-            spawn_local_into(keep_house(core_loop, finished), housekeeping),
+            spawn_local_into(turn(Rc::clone(&core_loop), idle), records),
+            spawn_local_into(keep_house(core_loop, pulse.clone()), housekeeping),
         );
         // Both queues were created two lines up, so both spawns succeed; without the record task there is no core.
         if let (Ok(records), Ok(housekeeping)) = spawned {
             records.await;
-            housekeeping.await;
+            housekeeping.cancel().await;
+            pulse.stop();
         }
     });
 }
 
-async fn turn(core_loop: Rc<RefCell<CoreLoop>>, finished: Rc<Cell<bool>>, idle: IdleStrategy) {
+async fn turn(core_loop: Rc<RefCell<CoreLoop>>, idle: IdleStrategy) {
     let mut idler = Idler::new(idle);
     loop {
         let turn = core_loop.borrow_mut().turn();
         match turn {
-            Turn::Finished => break,
+            Turn::Finished => return,
             Turn::Busy => idler.reset(),
             Turn::Idle => match idler.step() {
                 IdleStep::Spin => std::hint::spin_loop(),
                 IdleStep::Yield => std::thread::yield_now(),
-                IdleStep::Park(time) => sleep(time).await,
+                IdleStep::Park(time) => std::thread::sleep(time),
             },
         }
         executor().yield_if_needed().await;
     }
-    finished.set(true);
 }
 
-async fn keep_house(core_loop: Rc<RefCell<CoreLoop>>, finished: Rc<Cell<bool>>) {
-    while !finished.get() {
+async fn keep_house(core_loop: Rc<RefCell<CoreLoop>>, pulse: Pulse) {
+    loop {
+        pulse.felt().await;
         core_loop.borrow_mut().housekeeping();
-        sleep(HOUSEKEEPING).await;
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod inputs;
 pub(crate) mod mailbox;
 pub(crate) mod metrics;
 pub(crate) mod operator_task;
+pub(crate) mod pulse;
 pub(crate) mod source_task;
 pub(crate) mod subtask;
 pub(crate) mod tail;

@@ -63,12 +63,7 @@ where
         }
     }
 
-    fn on_control(
-        &mut self,
-        channel: usize,
-        frame: Control,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError> {
+    fn on_control(&mut self, channel: usize, frame: Control, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
         match frame {
             Control::Barrier(barrier) => self.on_barrier(channel, barrier, cx),
             Control::Watermark(ns) => {
@@ -102,12 +97,7 @@ where
         }
     }
 
-    fn on_barrier(
-        &mut self,
-        channel: usize,
-        barrier: Barrier,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError> {
+    fn on_barrier(&mut self, channel: usize, barrier: Barrier, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
         self.aligner.barrier(channel, barrier.checkpoint, barrier, cx.clock.now_ns());
         self.settle(cx)
     }
@@ -201,6 +191,7 @@ where
         if self.body.is_halted() {
             return Ok(Progress::Finished);
         }
+        self.body.poll_sink(cx);
         if !self.body.tail.drain() {
             return Ok(Progress::Idle);
         }
@@ -230,12 +221,13 @@ where
             }
             Command::Complete { checkpoint } => self.body.tail.commit(checkpoint),
             Command::Halt => self.body.halt(None, self.end_of_data_done, cx),
-            Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => Ok(()),
+            Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => {
+                Ok(())
+            }
         }
     }
 
-    fn housekeeping(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
-        self.body.metrics.set_state_bytes(self.body.arena.stats().bytes);
-        self.body.housekeeping(cx)
+    fn housekeeping(&mut self) -> Result<(), OperatorError> {
+        self.body.housekeeping()
     }
 }

@@ -188,6 +188,7 @@ where
         if self.body.is_halted() {
             return Ok(Progress::Finished);
         }
+        self.body.poll_sink(cx);
         if !self.body.tail.drain() {
             return Ok(Progress::Idle);
         }
@@ -221,8 +222,7 @@ where
         Ok(())
     }
 
-    fn housekeeping(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
-        self.body.metrics.set_state_bytes(self.body.arena.stats().bytes);
-        self.body.housekeeping(cx)
+    fn housekeeping(&mut self) -> Result<(), OperatorError> {
+        self.body.housekeeping()
     }
 }

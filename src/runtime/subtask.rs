@@ -165,6 +165,6 @@ pub(crate) trait Subtask {
     /// Takes note of a command. The work it causes happens in turns.
     fn command(&mut self, command: Command, cx: &mut TurnContext<'_>) -> Result<(), OperatorError>;
 
-    /// Work that is not urgent, called about once a millisecond: hand buffered output on, ask sinks what is durable.
-    fn housekeeping(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError>;
+    /// Work that is not urgent, called about once a millisecond: hand buffered output on, show counters.
+    fn housekeeping(&mut self) -> Result<(), OperatorError>;
 }

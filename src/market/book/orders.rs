@@ -1,0 +1,145 @@
+//! The live orders of all instruments.
+//!
+//! An order belongs to a generation of its instrument's book. Clearing a book begins the next generation and leaves
+//! the old orders where they are, dead. They are swept out once there are more of them than live ones, so that a clear
+//! costs no more than the adds before it did.
+
+use super::instrument::Instrument;
+use crate::{
+    market::event::Side,
+    state::{Arena, KeyedMap, StateError},
+};
+use std::collections::HashMap;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Which order: references are unique within an instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct OrderKey {
+    reference: u64,
+    instrument: u32,
+    zero: u32,
+}
+
+impl OrderKey {
+    #[inline]
+    pub(super) fn new(instrument: u32, reference: u64) -> Self {
+        Self { reference, instrument, zero: 0 }
+    }
+}
+
+/// What the book remembers of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Order {
+    pub(super) price: i64,
+    /// Shares that remain; never 0.
+    pub(super) shares: u32,
+    /// The side in the lowest bit, the generation above it.
+    side_and_generation: u32,
+}
+
+impl Order {
+    #[inline]
+    pub(super) fn new(price: i64, shares: u32, side: Side, generation: u32) -> Self {
+        Self { price, shares, side_and_generation: generation << 1 | side as u32 }
+    }
+
+    #[inline]
+    pub(super) fn side(&self) -> Side {
+        if self.side_and_generation & 1 == 0 { Side::Bid } else { Side::Ask }
+    }
+
+    #[inline]
+    fn is_of(&self, generation: u32) -> bool {
+        self.side_and_generation >> 1 == generation << 1 >> 1
+    }
+}
+
+/// Dead orders that are not worth a sweep.
+const FEW: u64 = 1024;
+
+/// The orders of all instruments.
+pub(super) struct Orders {
+    orders: KeyedMap<OrderKey, Order>,
+    /// Live orders of all instruments. Not state: the instruments know it.
+    live: u64,
+}
+
+impl Orders {
+    /// Registers the state; `instruments` says how many of the restored orders are live.
+    pub(super) fn open(state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<Self, StateError> {
+        let orders = KeyedMap::open(state, "book.orders", 1)?;
+        let mut live = 0;
+        instruments.for_each(state, |_, instrument| live += instrument.live);
+        Ok(Self { orders, live })
+    }
+
+    /// The order, if it is live in `generation`.
+    #[inline]
+    pub(super) fn get(&self, state: &Arena, key: OrderKey, generation: u32) -> Option<Order> {
+        self.orders.get(state, &key).copied().filter(|order| order.is_of(generation))
+    }
+
+    /// Puts an order in, in the place of a dead one of the same reference if there is one.
+    #[inline]
+    pub(super) fn put(&mut self, state: &mut Arena, key: OrderKey, order: Order) -> Result<(), StateError> {
+        self.orders.insert(state, key, order)?;
+        self.live += 1;
+        Ok(())
+    }
+
+    /// Sets the shares of an order that is there.
+    #[inline]
+    pub(super) fn set_shares(&mut self, state: &mut Arena, key: OrderKey, shares: u32) -> Result<(), StateError> {
+        self.orders.modify(state, &key, |order| order.shares = shares).map(|_| ())
+    }
+
+    /// Removes a live order.
+    #[inline]
+    pub(super) fn remove(&mut self, state: &mut Arena, key: OrderKey) -> Result<(), StateError> {
+        self.orders.remove(state, &key)?;
+        self.live -= 1;
+        Ok(())
+    }
+
+    /// `count` orders have died: the generation of their instrument, as `instruments` has it, is over.
+    pub(super) fn bury(
+        &mut self,
+        state: &mut Arena,
+        instruments: &KeyedMap<u32, Instrument>,
+        count: u64,
+    ) -> Result<(), StateError> {
+        self.live -= count;
+        let dead = self.orders.len() - self.live;
+        if dead > self.live.max(FEW) { self.sweep(state, instruments) } else { Ok(()) }
+    }
+
+    /// Removes the dead orders of all key groups.
+    #[cold]
+    fn sweep(&mut self, state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<(), StateError> {
+        let mut current = HashMap::new();
+        instruments.for_each(state, |&id, instrument| {
+            current.insert(id, (instrument.generation, instrument.key_group));
+        });
+        let mut dead = Vec::new();
+        self.orders.for_each(state, |key, order| {
+            // Every order's instrument is there; it is put in with its first order.
+            if let Some(&(generation, key_group)) = current.get(&key.instrument)
+                && !order.is_of(generation)
+            {
+                dead.push((key_group, *key));
+            }
+        });
+        let at_hand = state.key_group();
+        let mut removed = Ok(());
+        for (key_group, key) in dead {
+            removed = state.set_key_group(key_group).and_then(|()| self.orders.remove(state, &key).map(|_| ()));
+            if removed.is_err() {
+                break;
+            }
+        }
+        state.set_key_group(at_hand)?;
+        removed
+    }
+}

@@ -1,0 +1,372 @@
+//! The layout of a table's page: a header, tag groups, and entries.
+//!
+//! ```text
+//!   0   count   u64   entries of the whole key group; in the first bucket's page only
+//!   8   chain   u32   1 + number of the overflow page that continues this page; 0: none
+//!  12   unused  u32
+//!  16   tags          16 bytes for each 15 slots (see `tags`)
+//!   E   entries       key, value, both aligned; the last one ends with the page (less at most 15 bytes)
+//! ```
+//!
+//! A key's *home* group comes from its hash. If that is full, the key goes to the next group with a free slot, in a
+//! circle, and each group it passes counts it. A key that finds the whole page full goes to an overflow page, and
+//! every group counts it: only a lookup that all groups passed on looks there.
+
+use std::marker::PhantomData;
+
+use super::Plain;
+use super::page::{PAGE_BYTES, Page, lines_of};
+use super::tags::{self, COUNTER};
+
+const HEADER: usize = 16;
+const COUNT_AT: usize = 0;
+const CHAIN_AT: usize = 8;
+const GROUP_BYTES: usize = 16;
+const STUCK: u8 = u8::MAX;
+
+/// The mask of the header's line.
+pub(crate) const HEADER_LINE: u64 = 1;
+/// The largest entry, in bytes, and its largest alignment.
+pub(crate) const MAX_ENTRY: usize = PAGE_BYTES - HEADER - GROUP_BYTES;
+pub(crate) const MAX_ALIGN: usize = 16;
+
+/// What a lookup in one page found.
+pub(crate) enum Lookup {
+    /// The key, in this slot.
+    Hit(usize),
+    /// The key is not in the table.
+    Miss,
+    /// The key is not in this page, but may be in its chain.
+    Beyond,
+}
+
+/// The page layout for keys `K` with values `V`.
+pub(crate) struct Layout<K, V>(PhantomData<(K, V)>);
+
+const fn larger(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
+impl<K: Plain, V: Plain> Layout<K, V> {
+    /// Alignment of an entry.
+    pub const ALIGN: usize = larger(align_of::<K>(), align_of::<V>());
+    const VALUE_AT: usize = size_of::<K>().next_multiple_of(align_of::<V>());
+    /// Bytes from one entry to the next.
+    pub const STRIDE: usize = larger(1, (Self::VALUE_AT + size_of::<V>()).next_multiple_of(Self::ALIGN));
+    /// Whether an entry fits a page at all.
+    pub const FITS: bool = Self::STRIDE <= MAX_ENTRY && Self::ALIGN <= MAX_ALIGN;
+    /// Slots of a page.
+    pub const SLOTS: usize = Self::count_slots();
+    const GROUPS: usize = Self::SLOTS.div_ceil(tags::SLOTS);
+    const TAGS_END: usize = HEADER + Self::GROUPS * GROUP_BYTES;
+    const ENTRIES: usize = (PAGE_BYTES - Self::SLOTS * Self::STRIDE) & !(MAX_ALIGN - 1);
+    /// The lines of header and tags.
+    pub const TAG_LINES: u64 = lines_of(0, Self::TAGS_END);
+
+    const fn count_slots() -> usize {
+        if !Self::FITS {
+            return 1; // never used: opening such a table is an error
+        }
+        let mut slots = (PAGE_BYTES - HEADER) / (Self::STRIDE + 1);
+        while HEADER + slots.div_ceil(tags::SLOTS) * GROUP_BYTES
+            > (PAGE_BYTES - slots * Self::STRIDE) & !(MAX_ALIGN - 1)
+        {
+            slots -= 1;
+        }
+        slots
+    }
+
+    /// The hash's low 7 bits, marked as taken.
+    #[inline(always)]
+    fn tag(hash: u64) -> u8 {
+        hash as u8 | 0x80
+    }
+
+    /// The home group, from the 10 bits above the tag's. (The key group comes from the bits above these, the bucket
+    /// from the upper 32.)
+    #[inline(always)]
+    fn home(hash: u64) -> usize {
+        ((hash >> 7 & 0x3FF) as usize * Self::GROUPS) >> 10
+    }
+
+    #[inline(always)]
+    fn next(group: usize) -> usize {
+        if group + 1 == Self::GROUPS { 0 } else { group + 1 }
+    }
+
+    #[inline(always)]
+    fn group(page: &Page, group: usize) -> &tags::Group {
+        page.get(HEADER + group * GROUP_BYTES)
+    }
+
+    #[inline(always)]
+    fn group_mut(page: &mut Page, group: usize) -> &mut tags::Group {
+        page.get_mut(HEADER + group * GROUP_BYTES)
+    }
+
+    #[inline(always)]
+    fn entry_at(slot: usize) -> usize {
+        Self::ENTRIES + slot * Self::STRIDE
+    }
+
+    /// The key in a slot.
+    #[inline(always)]
+    pub fn key(page: &Page, slot: usize) -> &K {
+        page.get(Self::entry_at(slot))
+    }
+
+    /// The value in a slot.
+    #[inline(always)]
+    pub fn value(page: &Page, slot: usize) -> &V {
+        page.get(Self::entry_at(slot) + Self::VALUE_AT)
+    }
+
+    /// The value in a slot, whose lines are marked.
+    #[inline(always)]
+    pub fn value_mut(page: &mut Page, slot: usize) -> &mut V {
+        page.get_mut(Self::entry_at(slot) + Self::VALUE_AT)
+    }
+
+    /// The lines of a slot's value.
+    #[inline(always)]
+    pub fn value_lines(slot: usize) -> u64 {
+        lines_of(Self::entry_at(slot) + Self::VALUE_AT, larger(1, size_of::<V>()))
+    }
+
+    /// The lines that [`Layout::put`] changes.
+    pub fn put_lines(hash: u64, slot: usize) -> u64 {
+        Self::take_lines(hash, slot) | lines_of(Self::entry_at(slot), Self::STRIDE)
+    }
+
+    /// The lines that [`Layout::take`] changes: those of the tags on the way from the home group to the slot.
+    pub fn take_lines(hash: u64, slot: usize) -> u64 {
+        let last = slot / tags::SLOTS;
+        let mut group = Self::home(hash);
+        let mut lines = 0;
+        loop {
+            lines |= lines_of(HEADER + group * GROUP_BYTES, GROUP_BYTES);
+            if group == last {
+                return lines;
+            }
+            group = Self::next(group);
+        }
+    }
+
+    /// Looks a key up.
+    #[inline(always)]
+    pub fn find(page: &Page, hash: u64, key: &K) -> Lookup {
+        let mut group = Self::home(hash);
+        for _ in 0..Self::GROUPS {
+            let tags = Self::group(page, group);
+            let mut candidates = tags::matches(tags, Self::tag(hash));
+            while candidates != 0 {
+                let slot = group * tags::SLOTS + candidates.trailing_zeros() as usize;
+                if Self::key(page, slot).as_bytes() == key.as_bytes() {
+                    return Lookup::Hit(slot);
+                }
+                candidates &= candidates - 1;
+            }
+            if tags[COUNTER] == 0 {
+                return Lookup::Miss;
+            }
+            group = Self::next(group);
+        }
+        Lookup::Beyond
+    }
+
+    /// Starts loading what [`Layout::find`] reads first.
+    #[inline(always)]
+    pub fn prefetch(page: &Page, hash: u64) {
+        tags::prefetch(Self::group(page, Self::home(hash)));
+    }
+
+    /// The free slot that a key would be put into.
+    pub fn vacant(page: &Page, hash: u64) -> Option<usize> {
+        let mut group = Self::home(hash);
+        for _ in 0..Self::GROUPS {
+            let free = tags::matches(Self::group(page, group), 0).trailing_zeros() as usize;
+            let slot = group * tags::SLOTS + free;
+            // The last group may be short, and its missing slots look free.
+            if free < tags::SLOTS && slot < Self::SLOTS {
+                return Some(slot);
+            }
+            group = Self::next(group);
+        }
+        None
+    }
+
+    /// Stores an entry in a slot that [`Layout::vacant`] gave for its hash.
+    pub fn put(page: &mut Page, hash: u64, slot: usize, key: &K, value: &V) {
+        Self::pass(page, hash, slot, |counter| counter.saturating_add(1));
+        Self::group_mut(page, slot / tags::SLOTS)[slot % tags::SLOTS] = Self::tag(hash);
+        *page.get_mut(Self::entry_at(slot)) = *key;
+        *Self::value_mut(page, slot) = *value;
+    }
+
+    /// Frees a slot.
+    pub fn take(page: &mut Page, hash: u64, slot: usize) {
+        Self::pass(page, hash, slot, fewer);
+        Self::group_mut(page, slot / tags::SLOTS)[slot % tags::SLOTS] = 0;
+    }
+
+    /// Changes the counters of the groups before the slot's, from the home group on.
+    fn pass(page: &mut Page, hash: u64, slot: usize, change: impl Fn(u8) -> u8) {
+        let last = slot / tags::SLOTS;
+        let mut group = Self::home(hash);
+        while group != last {
+            let counter = &mut Self::group_mut(page, group)[COUNTER];
+            *counter = change(*counter);
+            group = Self::next(group);
+        }
+    }
+
+    /// Notes that one key more of this page is in its chain.
+    pub fn pass_all(page: &mut Page) {
+        (0..Self::GROUPS).for_each(|group| {
+            let counter = &mut Self::group_mut(page, group)[COUNTER];
+            *counter = counter.saturating_add(1);
+        });
+    }
+
+    /// Notes that one key less of this page is in its chain.
+    pub fn unpass_all(page: &mut Page) {
+        (0..Self::GROUPS).for_each(|group| {
+            let counter = &mut Self::group_mut(page, group)[COUNTER];
+            *counter = fewer(*counter);
+        });
+    }
+
+    /// Sets all counters to what the page's own entries make them: none is in the chain.
+    pub fn recount(page: &mut Page, hash: impl Fn(&K) -> u64) {
+        (0..Self::GROUPS).for_each(|group| Self::group_mut(page, group)[COUNTER] = 0);
+        for group in 0..Self::GROUPS {
+            for slot in Self::taken_in(Self::group(page, group), group) {
+                let hash = hash(Self::key(page, slot));
+                Self::pass(page, hash, slot, |counter| counter.saturating_add(1));
+            }
+        }
+    }
+
+    fn taken_in(tags: &tags::Group, group: usize) -> impl Iterator<Item = usize> + use<K, V> {
+        let mut bits = tags::taken(tags);
+        std::iter::from_fn(move || {
+            let slot = group * tags::SLOTS + bits.trailing_zeros() as usize;
+            (bits != 0 && slot < Self::SLOTS).then(|| {
+                bits &= bits - 1;
+                slot
+            })
+        })
+    }
+
+    /// The slots that are taken.
+    pub fn taken(page: &Page) -> impl Iterator<Item = usize> + use<'_, K, V> {
+        (0..Self::GROUPS).flat_map(|group| Self::taken_in(Self::group(page, group), group))
+    }
+}
+
+fn fewer(counter: u8) -> u8 {
+    if counter == STUCK { STUCK } else { counter.saturating_sub(1) }
+}
+
+/// Entries of the key group, in the page of its first bucket.
+pub(crate) fn count_mut(page: &mut Page) -> &mut u64 {
+    page.get_mut(COUNT_AT)
+}
+
+/// As [`count_mut`], for reading.
+pub(crate) fn count(page: &Page) -> u64 {
+    *page.get(COUNT_AT)
+}
+
+/// Number of the overflow page that continues a page.
+pub(crate) fn chain(page: &Page) -> Option<u32> {
+    page.get::<u32>(CHAIN_AT).checked_sub(1)
+}
+
+/// Sets or cuts a page's chain; its header line is marked.
+pub(crate) fn set_chain(page: &mut Page, overflow: Option<u32>) {
+    *page.get_mut(CHAIN_AT) = overflow.map_or(0, |number| number + 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::stable_hash;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use zerocopy::IntoBytes;
+
+    type Small = Layout<u64, u64>;
+
+    fn hash(key: &u64) -> u64 {
+        stable_hash(key.as_bytes())
+    }
+
+    fn check_layout<K: Plain, V: Plain>(slots: usize) {
+        type L<K, V> = Layout<K, V>;
+        assert_eq!(L::<K, V>::SLOTS, slots);
+        assert!(L::<K, V>::TAGS_END <= L::<K, V>::ENTRIES);
+        assert!(L::<K, V>::entry_at(slots) <= PAGE_BYTES);
+        assert_eq!(L::<K, V>::entry_at(0) % L::<K, V>::ALIGN, 0);
+    }
+
+    #[test]
+    fn the_layouts_of_format_version_1_are_pinned() {
+        check_layout::<u64, u64>(239);
+        check_layout::<u32, u32>(450);
+        check_layout::<u64, [u64; 3]>(123);
+        check_layout::<u16, [u8; 3]>(576);
+        check_layout::<u64, [u64; 500]>(1);
+        check_layout::<u8, ()>(1968);
+        assert_eq!(Small::ENTRIES, 272);
+    }
+
+    #[test]
+    fn entries_of_a_power_of_two_do_not_straddle_lines() {
+        for slot in 0..Small::SLOTS {
+            assert_eq!(lines_of(Small::entry_at(slot), 16).count_ones(), 1);
+        }
+        type Wide = Layout<u64, [u64; 3]>;
+        for slot in 0..Wide::SLOTS {
+            assert_eq!(lines_of(Wide::entry_at(slot), 32).count_ones(), 1);
+        }
+    }
+
+    proptest! {
+        /// A page full of entries that come and go is a map; every key outside it is known to be outside.
+        #[test]
+        fn a_page_is_a_small_map(ops in prop::collection::vec((any::<bool>(), 0u64..400), 1..1500)) {
+            let (mut page, mut model) = (Page::zeroed(), BTreeMap::new());
+            for (i, (insert, key)) in ops.into_iter().enumerate() {
+                let (hash, before) = (hash(&key), page);
+                let mut lines = 0;
+                match Small::find(&page, hash, &key) {
+                    Lookup::Hit(slot) if !insert => {
+                        lines = Small::take_lines(hash, slot);
+                        Small::take(&mut page, hash, slot);
+                        prop_assert!(model.remove(&key).is_some());
+                    }
+                    Lookup::Hit(slot) => prop_assert_eq!(model.get(&key), Some(Small::value(&page, slot))),
+                    Lookup::Miss | Lookup::Beyond => {
+                        prop_assert!(!model.contains_key(&key));
+                        if let (true, Some(slot)) = (insert, Small::vacant(&page, hash)) {
+                            lines = Small::put_lines(hash, slot);
+                            Small::put(&mut page, hash, slot, &key, &(i as u64));
+                            model.insert(key, i as u64);
+                        } else {
+                            prop_assert!(!insert || model.len() == Small::SLOTS);
+                        }
+                    }
+                }
+                let changed = (0..64).filter(|&l| before.line(l) != page.line(l)).fold(0u64, |m, l| m | 1 << l);
+                prop_assert_eq!(changed & !lines, 0, "changed lines are announced");
+            }
+            let found: BTreeMap<_, _> =
+                Small::taken(&page).map(|slot| (*Small::key(&page, slot), *Small::value(&page, slot))).collect();
+            prop_assert_eq!(&found, &model);
+            let before = page;
+            Small::recount(&mut page, hash);
+            prop_assert!(before.0 == page.0, "counters equal a recount");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The protocol between the arena's owner and the snapshot writer: freeze, first write, progress, reuse.
+//!
+//! Every page that is written gets an *entry* in the running epoch's dirty list, once an epoch. Entries are numbered
+//! from 1 for the life of the arena, and an extent's [`Meta`] remembers the number of its page's last entry:
+//!
+//! ```text
+//!   entry <  progress          the writer is done with it, or it is clean    the owner may write in place
+//!   progress <= entry < first  frozen, the writer may be reading it          the owner may read it
+//!   first <= entry             of the running epoch                          the owner may write in place
+//! ```
+//!
+//! A freeze only sets `first` to the next entry number and hands the list over, so it takes the same time whatever the
+//! size of the state and however much of it is dirty. When the owner first writes to a frozen page, it moves the page
+//! to a spare extent; the old one, *condemned*, belongs to the writer until `progress` has passed the list's end.
+//! `progress` is the only word that both sides touch: the writer stores it (Release) after its last read of a page,
+//! the owner loads it (Acquire) before its first write.
+//!
+//! Loom checks this file as it stands (`tests/loom_state.rs`).
+
+use std::collections::VecDeque;
+
+use crossbeam_utils::CachePadded;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::extents::{Chain, Extent, Extents, ORDERS};
+use super::page::{Page, PageId};
+use super::region::Region;
+use super::{FreezeDeclined, FrozenList, StateError};
+use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+
+/// What is known of the page in an extent.
+#[derive(Clone, Copy, FromBytes, IntoBytes)]
+#[repr(C)]
+pub(crate) struct Meta {
+    /// Number of the page's last entry; 0 if it is clean.
+    entry: u64,
+    /// The lines written since that entry was made.
+    mask: u64,
+}
+
+/// What owner and writer share.
+pub(crate) struct Shared {
+    pub pages: Region<Page>,
+    pub meta: Region<Meta>,
+    pub ids: Region<PageId>,
+    /// The dirty lists: list number n lies in slot n modulo their number.
+    pub lists: Box<[Region<Extent>]>,
+    /// The writer is done with every entry below this number.
+    pub progress: CachePadded<AtomicU64>,
+    /// A list was dropped before its end.
+    pub lost: AtomicBool,
+}
+
+impl Shared {
+    /// The mask of a frozen or running entry's extent.
+    pub fn mask(&self, extent: Extent) -> u64 {
+        // SAFETY: callers are the writer, for an extent of its list that `progress` has not passed, or the owner; the
+        // owner changes the word only while the entry is of the running epoch or behind `progress`.
+        self.meta.read(extent, |meta| unsafe { (*meta).mask })
+    }
+}
+
+struct Waiting {
+    /// One past the list's last entry.
+    end: u64,
+    condemned: [Chain; ORDERS],
+}
+
+/// The owner's side.
+pub(crate) struct Epochs {
+    shared: Arc<Shared>,
+    /// Number of the running epoch's first entry.
+    first: u64,
+    /// Entries in the running list.
+    len: u32,
+    /// Number of the running list.
+    list: u64,
+    /// `progress` as last loaded; can be stale.
+    seen: u64,
+    waiting: VecDeque<Waiting>,
+    max_waiting: usize,
+    moved_pages: u64,
+}
+
+impl Epochs {
+    /// Reserves memory for `extents` extents, of which at most `pages` hold pages at a time.
+    pub fn reserve(extents: u32, pages: u32, max_waiting: usize) -> Result<Self, StateError> {
+        // One list more than may wait: the running one.
+        let lists: Result<_, _> = (0..=max_waiting).map(|_| Region::reserve(pages)).collect();
+        let shared = Shared {
+            pages: Region::reserve(extents)?,
+            meta: Region::reserve(extents)?,
+            ids: Region::reserve(extents)?,
+            lists: lists?,
+            progress: CachePadded::new(AtomicU64::new(1)),
+            lost: AtomicBool::new(false),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            first: 1,
+            len: 0,
+            list: 0,
+            seen: 1,
+            waiting: VecDeque::with_capacity(max_waiting),
+            max_waiting,
+            moved_pages: 0,
+        })
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Entries of the running epoch: its dirty pages.
+    pub fn running(&self) -> u32 {
+        self.len
+    }
+
+    /// Lists that the writer is not through with, as far as known.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Pages moved by copy-on-write so far.
+    pub fn moved_pages(&self) -> u64 {
+        self.moved_pages
+    }
+
+    /// Whether the page in `extent` has an entry in the running epoch, and may be written.
+    #[inline(always)]
+    pub fn is_running(&self, extent: Extent) -> bool {
+        self.entry(extent) >= self.first
+    }
+
+    #[inline(always)]
+    fn entry(&self, extent: Extent) -> u64 {
+        // SAFETY: only the owner changes `entry`.
+        self.shared.meta.read(extent, |meta| unsafe { (*meta).entry })
+    }
+
+    /// Adds lines to the mask of a page of the running epoch.
+    #[inline(always)]
+    pub fn mark(&mut self, extent: Extent, lines: u64) {
+        debug_assert!(self.is_running(extent));
+        // SAFETY: the entry is of the running epoch, which the writer does not know yet.
+        self.shared.meta.write(extent, |meta| unsafe { (*meta).mask |= lines });
+    }
+
+    /// Makes page `page` of a block of 2^order pages at `block` writable and marks lines of it. Returns where the
+    /// block is now: it moves, as a whole, if the writer may be reading any of its pages.
+    #[inline(always)]
+    pub fn touch(
+        &mut self,
+        extents: &mut Extents,
+        (block, order): (Extent, usize),
+        page: u32,
+        lines: u64,
+    ) -> Result<Extent, NoExtent> {
+        if self.is_running(block + page) {
+            self.mark(block + page, lines);
+            return Ok(block);
+        }
+        self.first_write(extents, (block, order), page, lines)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn first_write(
+        &mut self,
+        extents: &mut Extents,
+        (block, order): (Extent, usize),
+        page: u32,
+        lines: u64,
+    ) -> Result<Extent, NoExtent> {
+        let pages = block..block + (1 << order);
+        let mut newest_frozen = 0;
+        for extent in pages {
+            let entry = self.entry(extent);
+            if entry < self.first && entry > newest_frozen && !self.is_written(entry) {
+                newest_frozen = entry;
+            }
+        }
+        let block = match newest_frozen {
+            0 => block,
+            entry => self.move_block(extents, (block, order), entry)?,
+        };
+        self.append(block + page, lines);
+        Ok(block)
+    }
+
+    /// Whether the writer is done with a frozen entry.
+    fn is_written(&mut self, entry: u64) -> bool {
+        if entry >= self.seen {
+            self.seen = self.shared.progress.load(Ordering::Acquire);
+        }
+        entry < self.seen
+    }
+
+    /// Copies a block to a spare one and condemns the old until the list that holds entry `frozen` is written.
+    fn move_block(
+        &mut self,
+        extents: &mut Extents,
+        (block, order): (Extent, usize),
+        frozen: u64,
+    ) -> Result<Extent, NoExtent> {
+        self.reclaim(extents);
+        let spare = extents.take_free(order).or_else(|| extents.take_fresh(order)).ok_or(NoExtent)?;
+        for page in 0..1 << order {
+            self.copy_page(block + page, spare + page);
+        }
+        self.moved_pages += 1 << order;
+        // The list is still waiting: `reclaim` lets go only of lists whose every entry is behind `seen`.
+        if let Some(list) = self.waiting.iter_mut().find(|list| frozen < list.end) {
+            extents.push(&mut list.condemned[order], block);
+        }
+        Ok(spare)
+    }
+
+    fn copy_page(&mut self, from: Extent, to: Extent) {
+        let shared = &*self.shared;
+        shared.pages.read(from, |from| {
+            // SAFETY: nobody writes to `from` (the writer only reads) and nobody knows `to`, a free extent; both are
+            // whole pages of the region, and different ones.
+            shared.pages.write(to, |to| unsafe { to.copy_from_nonoverlapping(from, 1) });
+        });
+        // SAFETY: ids of extents in use do not change; `to` is ours.
+        let id = shared.ids.read(from, |id| unsafe { *id });
+        // SAFETY: as above.
+        shared.ids.write(to, |to| unsafe { *to = id });
+        let mut meta = Meta { entry: 0, mask: 0 };
+        if self.is_running(from) {
+            // A page of the block that was written in this epoch takes its entry along.
+            // SAFETY: both are ours: the entry is of the running epoch.
+            meta = shared.meta.read(from, |meta| unsafe { *meta });
+            self.running_list().write((meta.entry - self.first) as u32, |slot| unsafe { *slot = to });
+        }
+        // SAFETY: `to` is ours.
+        shared.meta.write(to, |slot| unsafe { *slot = meta });
+    }
+
+    fn running_list(&self) -> &Region<Extent> {
+        &self.shared.lists[(self.list % self.shared.lists.len() as u64) as usize]
+    }
+
+    /// Gives a page that has no entry in the running epoch its entry.
+    fn append(&mut self, extent: Extent, lines: u64) {
+        // SAFETY: the running list is the owner's until the freeze; a page has one entry an epoch, so the list, with
+        // room for every page, does not overflow (and `write` would not let it).
+        self.running_list().write(self.len, |slot| unsafe { *slot = extent });
+        let meta = Meta { entry: self.first + u64::from(self.len), mask: lines };
+        // SAFETY: the page is clean, written, or in an extent that the writer does not know.
+        self.shared.meta.write(extent, |slot| unsafe { *slot = meta });
+        self.len += 1;
+    }
+
+    /// Names the page of a free extent; with `lines`, it becomes part of the running epoch.
+    pub fn adopt(&mut self, extent: Extent, id: PageId, lines: Option<u64>) {
+        // SAFETY: the extent is free, so the writer does not know it.
+        self.shared.ids.write(extent, |slot| unsafe { *slot = id });
+        match lines {
+            Some(lines) => self.append(extent, lines),
+            // SAFETY: as above.
+            None => self.shared.meta.write(extent, |slot| unsafe { *slot = Meta { entry: 0, mask: 0 } }),
+        }
+    }
+
+    /// Frees the condemned extents of all lists that the writer is through with.
+    pub fn reclaim(&mut self, extents: &mut Extents) {
+        while self.waiting.front().is_some_and(|list| list.end <= self.seen) {
+            if let Some(list) = self.waiting.pop_front() {
+                for (order, chain) in list.condemned.into_iter().enumerate() {
+                    extents.give_chain(order, chain);
+                }
+            }
+        }
+    }
+
+    /// Looks how far the writer is, and frees what it no longer needs.
+    pub fn poll(&mut self, extents: &mut Extents) {
+        self.seen = self.shared.progress.load(Ordering::Acquire);
+        self.reclaim(extents);
+    }
+
+    /// Ends the running epoch and hands its list over. O(1).
+    pub fn freeze(&mut self) -> Result<FrozenList, FreezeDeclined> {
+        if self.shared.lost.load(Ordering::Relaxed) {
+            return Err(FreezeDeclined::ListLost);
+        }
+        if self.waiting.len() >= self.max_waiting {
+            return Err(FreezeDeclined::ListsWaiting { waiting: self.waiting.len(), max: self.max_waiting });
+        }
+        let slot = (self.list % self.shared.lists.len() as u64) as usize;
+        let list = FrozenList::new(Arc::clone(&self.shared), slot, self.first, self.len);
+        self.first += u64::from(self.len);
+        self.waiting.push_back(Waiting { end: self.first, condemned: [Chain::EMPTY; ORDERS] });
+        self.len = 0;
+        self.list += 1;
+        Ok(list)
+    }
+}
+
+/// No extent is left, neither spare nor fresh.
+#[derive(Debug)]
+pub(crate) struct NoExtent;
