@@ -42,6 +42,8 @@ pub struct MarketSource<L: Lane> {
 /// What exists from `open` on.
 struct Open<L> {
     feed: Feed,
+    /// Messages read since then.
+    messages: u64,
     reader: Reader<L>,
 }
 
@@ -90,18 +92,20 @@ impl<L: Lane> Source for MarketSource<L> {
             }
         };
         let feed = self.input.feed(position.unwrap_or_else(|| self.input.begin()))?;
-        self.open = Some(Open { feed, reader });
+        self.open = Some(Open { feed, messages: 0, reader });
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self, state: &mut Arena) -> Result<Polled<L::Event>, OperatorError> {
-        let Open { feed, reader } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
+        let Open { feed, messages, reader } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
         for _ in 0..MESSAGES_PER_POLL {
+            let offset = feed.offset();
             let step = match reader {
                 Reader::Itch(reader) => reader.step(feed, state)?,
                 Reader::Dbn(reader) => reader.step(feed, state)?,
             };
+            *messages += u64::from(feed.offset() != offset);
             match step {
                 Step::Event(record) => return Ok(Polled::Record(record)),
                 Step::Nothing => {}
@@ -117,17 +121,22 @@ impl<L: Lane> Source for MarketSource<L> {
         self.open.as_ref().map_or(0, |open| open.feed.offset())
     }
 
+    fn next_index(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.messages)
+    }
+
     fn close(&mut self, state: &mut Arena) -> Result<(), OperatorError> {
-        let faults = self.open.as_ref().and_then(|open| match &open.reader {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let faults = match &open.reader {
             Reader::Itch(reader) => reader.faults.as_ref(),
             Reader::Dbn(reader) => reader.faults.as_ref(),
-        });
+        };
         if let Some(faults) = faults {
             let mut result = OrderBookResult::default();
+            result.messages = open.messages;
             faults.report(state, L::NAME, &mut result.faults);
             self.results.publish(result);
         }
-        self.open = None;
         Ok(())
     }
 }
