@@ -38,8 +38,11 @@ impl Pipeline {
     }
 
     fn builder(&self, positions: Option<Positions>) -> JobBuilder {
-        let config =
-            CheckpointConfig { mode: self.mode, retained: 1 << 20, ..CheckpointConfig::every(Duration::from_millis(1)) };
+        let config = CheckpointConfig {
+            mode: self.mode,
+            retained: 1 << 20,
+            ..CheckpointConfig::every(Duration::from_millis(1))
+        };
         let builder = JobBuilder::new("pipeline")
             .checkpointing(config)
             .store(self.store.clone())

@@ -218,7 +218,11 @@ impl FaultLog {
         })?;
         if (number as usize) < FIRST_FAULTS {
             let Fault { offset, kind, subject, detail } = fault;
-            self.first.insert(state, number, StoredFault { offset, detail, kind: kind as u8, subject, zero: [0; 6] })?;
+            self.first.insert(
+                state,
+                number,
+                StoredFault { offset, detail, kind: kind as u8, subject, zero: [0; 6] },
+            )?;
         }
         Ok(())
     }

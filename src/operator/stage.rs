@@ -158,9 +158,8 @@ mod tests {
         for n in 0..4 {
             chain.apply(Record { ingest_ns: 7, event_ns: 8, key_group: 9, value: n }, &mut out);
         }
-        let expected: Vec<_> = [20, 21, 40, 41, 42, 43]
-            .map(|value| Record { ingest_ns: 7, event_ns: 8, key_group: 9, value })
-            .into();
+        let expected: Vec<_> =
+            [20, 21, 40, 41, 42, 43].map(|value| Record { ingest_ns: 7, event_ns: 8, key_group: 9, value }).into();
         assert_eq!(out, expected);
     }
 

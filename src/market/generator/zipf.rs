@@ -69,7 +69,10 @@ mod tests {
         let total: f64 = (0..100).map(weight).sum();
         for (rank, &count) in counts.iter().enumerate() {
             let expected = 1e6 * weight(rank) / total;
-            assert!((f64::from(count) - expected).abs() < 5.0 * expected.sqrt(), "rank {rank}: {count}, not {expected}");
+            assert!(
+                (f64::from(count) - expected).abs() < 5.0 * expected.sqrt(),
+                "rank {rank}: {count}, not {expected}"
+            );
         }
     }
 

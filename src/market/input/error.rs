@@ -81,7 +81,9 @@ pub enum InputError {
         reason: String,
     },
     /// The input ends before the position that reading is to go on from.
-    #[error("input {name} ends before byte {position}, where reading is to go on; it is not the input of the checkpoint")]
+    #[error(
+        "input {name} ends before byte {position}, where reading is to go on; it is not the input of the checkpoint"
+    )]
     Beyond {
         /// The file, or `generated`.
         name: String,
@@ -99,4 +101,11 @@ pub enum InputError {
     /// The generator's options are impossible.
     #[error(transparent)]
     Generator(#[from] GeneratorError),
+}
+
+impl InputError {
+    /// Whether the fault lies in the bytes themselves, so that reading again would end at the same place.
+    pub(in crate::market) fn is_in_the_bytes(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Record { .. })
+    }
 }

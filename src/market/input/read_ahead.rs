@@ -68,8 +68,14 @@ impl ReadAhead {
         let (full_sender, full) = sync_channel(CHUNKS + 1);
         let (empty, empty_receiver) = sync_channel(CHUNKS + 1);
         let stop = Arc::new(AtomicBool::new(false));
-        let reader =
-            Reader { path: path.clone(), codec, position, full: full_sender, empty: empty_receiver, stop: stop.clone() };
+        let reader = Reader {
+            path: path.clone(),
+            codec,
+            position,
+            full: full_sender,
+            empty: empty_receiver,
+            stop: stop.clone(),
+        };
         let error = |reason: String| InputError::Thread { path: path.clone(), reason };
         for _ in 0..CHUNKS {
             empty.try_send(Chunk::empty()).map_err(|sent| error(sent.to_string()))?;

@@ -115,7 +115,9 @@ mod tests {
     fn the_first_publisher_is_the_only_one() {
         let mut state = Arena::new(ArenaOptions::default()).unwrap();
         let mut publishers = Publishers::open(&mut state, "orders").unwrap();
-        for (instrument, publisher, admitted) in [(1, 5, true), (1, 6, false), (1, 5, true), (2, 6, true), (1, 6, false)] {
+        for (instrument, publisher, admitted) in
+            [(1, 5, true), (1, 6, false), (1, 5, true), (2, 6, true), (1, 6, false)]
+        {
             assert_eq!(publishers.admit(&mut state, instrument, publisher).unwrap(), admitted);
         }
     }

@@ -143,8 +143,7 @@ impl Lane for Trades {
     #[expect(private_interfaces, reason = "as in the trait")]
     fn of_mbo(mbo: &Mbo, symbol: SymbolCode, offset: u64) -> Option<TradeEvent> {
         let instrument = mbo.instrument.get();
-        (mbo.action == b'T')
-            .then(|| TradeEvent::trade(instrument, symbol, offset, mbo.size.get(), mbo.price.get()))
+        (mbo.action == b'T').then(|| TradeEvent::trade(instrument, symbol, offset, mbo.size.get(), mbo.price.get()))
     }
 
     fn end_mark(_instrument: u32, _symbol: SymbolCode, _offset: u64) -> Option<TradeEvent> {
