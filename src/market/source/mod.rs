@@ -9,13 +9,13 @@ mod lane;
 
 use super::{
     fault::{FaultLog, OnError},
-    input::{Feed, Format, Input},
-    result::{OrderBookResult, Results},
+    input::{Feed, Format, Input, InputError},
+    result::{BrokenInput, OrderBookResult, Results},
 };
 use crate::{
     channel::Record,
     operator::{OperatorError, Polled, Source},
-    state::Arena,
+    state::{Arena, KeyedMap},
 };
 use dbn::DbnReader;
 use directory::{Directory, Publishers};
@@ -30,7 +30,12 @@ pub type OrderSource = MarketSource<Orders>;
 /// The source of trade events.
 pub type TradeSource = MarketSource<Trades>;
 
-/// A source over an [`Input`]. Its position is the offset of the next message in the uncompressed input, in bytes.
+/// A source over an [`Input`].
+///
+/// An input that is damaged ends there, like one that is complete: what came before the damage is processed by both
+/// sources to the same message and committed. That it was damaged is in the [`Results`], in place of a result.
+///
+///  Its position is the offset of the next message in the uncompressed input, in bytes.
 /// [`Source::poll`] neither blocks nor enters the kernel; the thread that reads a file ahead ends with the source.
 pub struct MarketSource<L: Lane> {
     input: Input,
@@ -45,6 +50,10 @@ struct Open<L> {
     /// Messages read since then.
     messages: u64,
     reader: Reader<L>,
+    /// At 0: the offset at which the input broke. State, because a finished job that is resumed has to know.
+    broken_at: KeyedMap<u32, u64>,
+    /// Why it broke, if it did so in this attempt.
+    broken: Option<InputError>,
 }
 
 enum Reader<L> {
@@ -60,12 +69,17 @@ enum Step<V> {
     /// The bytes at hand are used up.
     Pending,
     End,
+    /// The input cannot be read on.
+    Broken(InputError),
 }
 
 /// A source was asked for records before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("source '{0}' was polled before it was opened")]
 pub struct NotOpen(&'static str);
+
+/// The one key of [`Open::broken_at`].
+const BROKEN_AT: u32 = 0;
 
 /// Messages that one poll looks at before it gives the core back, some microseconds' worth: most of the input is not
 /// the trades source's.
@@ -92,13 +106,17 @@ impl<L: Lane> Source for MarketSource<L> {
             }
         };
         let feed = self.input.feed(position.unwrap_or_else(|| self.input.begin()))?;
-        self.open = Some(Open { feed, messages: 0, reader });
+        let broken_at = KeyedMap::open(state, &format!("{}.broken_at", L::NAME), 1)?;
+        self.open = Some(Open { feed, messages: 0, reader, broken_at, broken: None });
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self, state: &mut Arena) -> Result<Polled<L::Event>, OperatorError> {
-        let Open { feed, messages, reader } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
+        let Open { feed, messages, reader, broken_at, broken } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
+        if broken.is_some() {
+            return Ok(Polled::EndOfData);
+        }
         for _ in 0..MESSAGES_PER_POLL {
             let offset = feed.offset();
             let step = match reader {
@@ -111,6 +129,13 @@ impl<L: Lane> Source for MarketSource<L> {
                 Step::Nothing => {}
                 Step::Pending => return Ok(Polled::Pending),
                 Step::End => return Ok(Polled::EndOfData),
+                Step::Broken(error) if error.is_in_the_bytes() => {
+                    broken_at.insert(state, BROKEN_AT, feed.offset())?;
+                    *broken = Some(error);
+                    return Ok(Polled::EndOfData);
+                }
+                // To read again may help: the job fails, and its last checkpoint can be resumed.
+                Step::Broken(error) => return Err(error.into()),
             }
         }
         Ok(Polled::Pending)
@@ -126,7 +151,13 @@ impl<L: Lane> Source for MarketSource<L> {
     }
 
     fn close(&mut self, state: &mut Arena) -> Result<(), OperatorError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+        let open = self.open.take().ok_or(NotOpen(L::NAME))?;
+        if let Some(&offset) = open.broken_at.get(state, &BROKEN_AT) {
+            self.results.publish_broken(match open.broken {
+                Some(error) => BrokenInput(error.to_string()),
+                None => BrokenInput::before(&self.input, offset),
+            });
+        }
         let faults = match &open.reader {
             Reader::Itch(reader) => reader.faults.as_ref(),
             Reader::Dbn(reader) => reader.faults.as_ref(),
