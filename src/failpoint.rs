@@ -49,6 +49,14 @@ failpoints! {
     AfterRename = "after_rename",
     /// A delta block is about to be applied in a restore.
     DuringRestore = "during_restore",
+    /// A sink's pending file is about to be made durable.
+    SinkBeforeSync = "sink_before_sync",
+    /// A sink's pending files are durable; nobody has been told.
+    SinkAfterSync = "sink_after_sync",
+    /// A checkpoint is complete, and a part is about to get its public name.
+    SinkBeforeRename = "sink_before_rename",
+    /// A part has its public name; the folder is not synced.
+    SinkAfterRename = "sink_after_rename",
 }
 
 impl Failpoint {

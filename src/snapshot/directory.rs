@@ -96,6 +96,24 @@ impl DirectoryStore {
         &self.root
     }
 
+    /// Removes everything that the store holds, and no other file: what is there afterwards is a new, empty store, still
+    /// locked.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] where a file cannot be removed. The manifest goes first, so that what an interrupted removal
+    /// leaves is no store.
+    pub fn erase(&self) -> Result<(), StoreError> {
+        let remove = |path: PathBuf| match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", display(&path))(error)),
+            _ => Ok(()),
+        };
+        remove(self.manifest())?;
+        remove(self.root.join("manifest.new"))?;
+        let sync = sync_folder(&self.root);
+        sync.map_err(StoreError::io("sync", display(&self.root)))?;
+        self.segments()?.into_iter().try_for_each(|segment| remove(self.segments_in().path(segment)))
+    }
+
     fn locked(root: PathBuf) -> Result<Self, StoreError> {
         let path = root.join("lock");
         let io = |action| StoreError::io(action, display(&path));
@@ -262,6 +280,22 @@ mod tests {
         store.replace_manifest(b"two").unwrap();
         assert_eq!(store.read_manifest().unwrap().as_deref(), Some(&b"two"[..]));
         assert_eq!(DirectoryStore::jobs(folder.path()).unwrap(), ["job"]);
+    }
+
+    #[test]
+    fn an_erased_store_is_empty_and_strangers_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = DirectoryStore::open(folder.path(), "job").unwrap();
+        store.replace_manifest(b"one").unwrap();
+        store.segment_io().unwrap().create(3, 1 << 20).unwrap();
+        for stranger in ["notes", "log/notes.log"] {
+            fs::write(store.path().join(stranger), "mine").unwrap();
+        }
+        store.erase().unwrap();
+        assert_eq!((store.read_manifest().unwrap(), store.segments().unwrap()), (None, vec![]));
+        for stranger in ["notes", "log/notes.log"] {
+            assert_eq!(fs::read(store.path().join(stranger)).unwrap(), b"mine");
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Holdings {
     pub parts: usize,
     /// Hidden files: pending or taken back.
     pub hidden: usize,
+    /// The highest checkpoint whose output is public.
+    pub newest: Option<u64>,
 }
 
 /// What the sinks of one folder have in common.
@@ -90,7 +92,10 @@ impl Outputs {
         let mut holdings = Holdings::default();
         for name in ours(path)? {
             match name {
-                FileName::Part { .. } => holdings.parts += 1,
+                FileName::Part { checkpoint, .. } => {
+                    holdings.parts += 1;
+                    holdings.newest = holdings.newest.max(Some(checkpoint));
+                }
                 FileName::Pending { .. } | FileName::Discarded { .. } => holdings.hidden += 1,
             }
         }

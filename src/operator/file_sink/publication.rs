@@ -6,6 +6,7 @@ use super::content::Content;
 use super::folder::Folder;
 use super::name::FileName;
 use super::outputs::Sequences;
+use crate::failpoint::{self, Failpoint};
 
 /// A range of a file that a part is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,7 @@ impl Publication {
                 }
             }
             self.renamed = true;
+            failpoint::hit(Failpoint::SinkAfterRename)?;
         }
         folder.sync()?;
         self.remove_gathered(folder);
@@ -103,6 +105,7 @@ fn append(result: &mut io::Result<()>, file: &mut dyn super::folder::AppendFile,
 }
 
 fn rename(folder: &dyn Folder, from: &str, to: &str, replace: bool) -> io::Result<()> {
+    failpoint::hit(Failpoint::SinkBeforeRename)?;
     if replace { folder.replace(from, to) } else { folder.rename_new(from, to) }
 }
 

@@ -10,6 +10,7 @@ use super::folder::AppendFile;
 use super::name::FileName;
 use super::outputs::Shared;
 use super::publication::Publication;
+use crate::failpoint::{self, Failpoint};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What the sink asks for. Commands are carried out in order.
@@ -199,6 +200,7 @@ impl Worker {
             }
             return Err(reason);
         }
+        failpoint::hit(Failpoint::SinkAfterSync).map_err(|error| error.to_string())?;
         self.release();
         Ok(())
     }
@@ -210,7 +212,7 @@ impl Worker {
         }
         if let Some(file) = &mut pending.file
             && pending.durable != pending.written
-            && let Err(error) = file.sync()
+            && let Err(error) = failpoint::hit(Failpoint::SinkBeforeSync).and_then(|()| file.sync())
         {
             let reason = format!("fsync failed: {error}");
             self.mark_broken(index, reason.clone());

@@ -25,7 +25,7 @@ fn a_run_a_crash_and_the_end() {
     while !sink.pre_committed(1).unwrap() {}
     (50_000..100_000).for_each(|n| sink.write(record(n)).unwrap());
     drop(sink);
-    assert_eq!(Outputs::holdings(&path).unwrap(), Holdings { parts: 0, hidden: 1 });
+    assert_eq!(Outputs::holdings(&path).unwrap(), Holdings { parts: 0, hidden: 1, newest: None });
 
     let mut sink = Outputs::open(&path, options).unwrap().sink(number);
     sink.open(0, &[state], 1).unwrap();
@@ -38,7 +38,7 @@ fn a_run_a_crash_and_the_end() {
     let lines = |name: &str| fs::read_to_string(path.join(name)).unwrap();
     let expected: String = (0..60_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(lines("part-0-1.csv") + &lines("part-0-2.csv"), expected);
-    assert_eq!(Outputs::holdings(&path).unwrap(), Holdings { parts: 2, hidden: 0 });
+    assert_eq!(Outputs::holdings(&path).unwrap(), Holdings { parts: 2, hidden: 0, newest: Some(2) });
 
     fs::write(path.join("notes.txt"), "mine").unwrap();
     assert_eq!(Outputs::remove_all(&path).unwrap(), 2);
