@@ -31,7 +31,8 @@ pub struct OrderBookPipeline {
 }
 
 impl OrderBookPipeline {
-    /// Adds the pipeline to a job.
+    /// Adds the pipeline to a job. A run with output cannot be continued without, nor the other way round: their sinks
+    /// have different names, by which a store knows what it holds.
     pub fn add_to(&self, job: &JobBuilder) {
         let Self { input, on_error, results, .. } = self.clone();
         let books: Vec<usize> = self.cores.iter().cycle().skip(1).take(self.cores.len()).copied().collect();
@@ -50,7 +51,7 @@ impl OrderBookPipeline {
             .parallelism(self.parallelism)
             .cores(&books);
         match self.outputs.clone() {
-            None => book.for_each("quotes", |quote| {
+            None => book.for_each("no output", |quote| {
                 black_box(quote.value);
             }),
             Some(outputs) => {

@@ -33,6 +33,7 @@ pub struct PageId {
 pub(crate) struct Page(pub [u8; PAGE_BYTES]);
 
 impl Page {
+    #[cfg(isobar_loom)]
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
@@ -54,12 +55,6 @@ impl Page {
             Ok(value) => value,
             Err(_) => unreachable!("a value of {} bytes at page offset {offset} is misaligned", size_of::<T>()),
         }
-    }
-
-    /// The bytes of one line.
-    #[inline]
-    pub fn line(&self, line: usize) -> &[u8] {
-        &self.0[line * LINE_BYTES..(line + 1) * LINE_BYTES]
     }
 }
 

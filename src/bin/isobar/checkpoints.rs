@@ -64,8 +64,8 @@ fn list(log: &CheckpointLog) -> Result<(), LogError> {
 fn show(log: &CheckpointLog, commit: &CommitRecord) {
     println!("checkpoint {} of {}, attempt {}", commit.checkpoint, log.store().place(), commit.attempt);
     println!(
-        "{:<20}{:>8}{:>10}{:>10}{:>12}{:>12}{:>12}{:>12}  {}",
-        "operator", "subtask", "dirty", "copied", "bytes", "t_align", "sync", "async", "position"
+        "{:<20}{:>8}{:>10}{:>10}{:>12}{:>12}{:>12}{:>12}  position",
+        "operator", "subtask", "dirty", "copied", "bytes", "t_align", "sync", "async"
     );
     for part in &commit.subtasks {
         let name = log.manifest().operators.iter().find(|operator| operator.id == part.operator);

@@ -32,13 +32,14 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let results = Results::new();
     // A temporary store is removed when this goes out of scope.
     let temporary = if args.store.is_none() { Some(tempfile::tempdir()?) } else { None };
-    let store = args.store.clone().or_else(|| temporary.as_ref().map(|dir| dir.path().to_path_buf())).unwrap_or_default();
+    let store =
+        args.store.clone().or_else(|| temporary.as_ref().map(|dir| dir.path().to_path_buf())).unwrap_or_default();
     let job = build(args, &input, &results, &store)?;
     let signals = Signals::install()?;
     let progress = Progress::new(args.quiet, args.input.is_none().then_some(args.messages));
     let handle = job.build()?.start()?;
     let outcome = watch(handle, &signals, progress)?;
-    let result = results.get();
+    let result = results.get()?;
     if outcome.ended == Ended::EndOfData {
         finish(args, &names, &result)?;
     } else {
@@ -50,11 +51,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 fn open_input(args: &RunArgs) -> Result<Input, Failure> {
     Ok(match &args.input {
         Some(path) => Input::open(path)?,
-        None => Input::generated(GeneratorOptions {
-            messages: args.messages,
-            symbols: args.symbols,
-            seed: args.seed,
-        })?,
+        None => Input::generated(GeneratorOptions { messages: args.messages, symbols: args.symbols, seed: args.seed })?,
     })
 }
 
@@ -76,11 +73,8 @@ fn build(args: &RunArgs, input: &Input, results: &Results, store: &Path) -> Resu
         job = job.rate(rate);
     }
     if let Some(interval) = args.checkpoint_interval.0 {
-        let config = CheckpointConfig {
-            mode: args.mode.into(),
-            retained: args.retained,
-            ..CheckpointConfig::every(interval)
-        };
+        let config =
+            CheckpointConfig { mode: args.mode.into(), retained: args.retained, ..CheckpointConfig::every(interval) };
         job = job.checkpointing(config);
     }
     if args.checkpoint_interval.0.is_some() || restore != Restore::Fresh {
@@ -129,7 +123,8 @@ fn prepare_output(args: &RunArgs, restore: Restore) -> Result<Option<Outputs>, F
         let holdings = Outputs::holdings(path)?;
         // A run that was killed before its first checkpoint leaves hidden files alone; those are swept.
         if holdings.parts > 0 || (holdings.hidden > 0 && !args.resume) {
-            let refusal = format!("{} holds output of an earlier run: go on with --resume, or --overwrite it", path.display());
+            let refusal =
+                format!("{} holds output of an earlier run: go on with --resume, or --overwrite it", path.display());
             return Err(refusal.into());
         }
         Outputs::remove_all(path)?;

@@ -47,7 +47,10 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!([time(999), time(1_500), time(2_500_000), time(3_000_000_000)], ["999 ns", "1.5 us", "2.5 ms", "3.00 s"]);
+        assert_eq!(
+            [time(999), time(1_500), time(2_500_000), time(3_000_000_000)],
+            ["999 ns", "1.5 us", "2.5 ms", "3.00 s"]
+        );
         assert_eq!([bytes(12), bytes(2_048), bytes(3 << 20)], ["12 B", "2.0 KiB", "3.0 MiB"]);
         assert_eq!([count(0), count(999), count(1_234_567)], ["0", "999", "1,234,567"]);
         assert_eq!(row("x", None, time).matches('-').count(), 5);
