@@ -49,8 +49,7 @@ impl SegmentIo for PwriteIo {
 
     fn abandon(&mut self, keep: u64) {
         if let Some(segment) = self.current.take() {
-            // Only gives space back: the cut in the next segment's start is what counts.
-            let _ = segment.file.set_len(keep);
+            self.folder.abandon(&segment, keep);
         }
     }
 

@@ -22,6 +22,7 @@ pub(super) struct SegmentFolder {
 /// A segment that is open for writing.
 #[derive(Debug)]
 pub(super) struct SegmentFile {
+    pub number: u32,
     pub file: File,
     /// Writes bypass the page cache.
     pub direct: bool,
@@ -50,7 +51,7 @@ impl SegmentFolder {
     /// Creates a segment of `bytes` zeros and makes its name durable. Leaves nothing behind if that fails.
     pub fn create(&self, segment: u32, bytes: u64) -> io::Result<SegmentFile> {
         let path = self.path(segment);
-        let created = self.create_at(&path, bytes);
+        let created = self.create_at(&path, segment, bytes);
         // A file that was there before is somebody's, and stays.
         if created.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::AlreadyExists) {
             let _ = std::fs::remove_file(&path);
@@ -58,7 +59,16 @@ impl SegmentFolder {
         created
     }
 
-    fn create_at(&self, path: &Path, bytes: u64) -> io::Result<SegmentFile> {
+    /// Gives up what lies behind `keep` bytes of a segment. It only gives space back: the cut in the next segment's
+    /// start is what counts, so an error changes nothing.
+    pub fn abandon(&self, segment: &SegmentFile, keep: u64) {
+        let _ = match keep {
+            0 => std::fs::remove_file(self.path(segment.number)),
+            _ => segment.file.set_len(keep),
+        };
+    }
+
+    fn create_at(&self, path: &Path, number: u32, bytes: u64) -> io::Result<SegmentFile> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
             Ok(()) => {}
@@ -68,8 +78,8 @@ impl SegmentFolder {
         }
         sync_folder(&self.folder)?;
         Ok(match open_direct(path, &file) {
-            Ok((file, alignment)) => SegmentFile { file, direct: true, alignment, reason: None },
-            Err(reason) => SegmentFile { file, direct: false, alignment: SECTOR_BYTES, reason: Some(reason) },
+            Ok((file, alignment)) => SegmentFile { number, file, direct: true, alignment, reason: None },
+            Err(reason) => SegmentFile { number, file, direct: false, alignment: SECTOR_BYTES, reason: Some(reason) },
         })
     }
 }

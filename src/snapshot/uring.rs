@@ -139,8 +139,7 @@ impl SegmentIo for UringIo {
         if self.in_flight == 0
             && let Some(segment) = self.current.take()
         {
-            // Only gives space back: the cut in the next segment's start is what counts.
-            let _ = segment.file.set_len(keep);
+            self.folder.abandon(&segment, keep);
         }
     }
 
