@@ -364,7 +364,7 @@ impl Life {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(300), max_shrink_iters: 2000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_life_with_any_faults_restores_exactly_what_was_durable(steps in prop::collection::vec(step(), 1..150)) {
