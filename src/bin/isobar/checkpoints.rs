@@ -38,7 +38,7 @@ fn open(dir: &Path) -> Result<Vec<CheckpointLog>, Failure> {
         return Err(format!("there is no store in {}: check the path", dir.display()).into());
     }
     let open = |job: &String| -> Result<_, LogError> {
-        CheckpointLog::open(Arc::new(DirectoryStore::existing(dir, job)?), &OpenOptions::default())
+        CheckpointLog::open(Arc::new(DirectoryStore::open(dir, job)?), &OpenOptions::default())
     };
     Ok(jobs.iter().map(open).collect::<Result<_, _>>()?)
 }

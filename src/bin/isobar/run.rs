@@ -97,8 +97,8 @@ fn prepare_store(args: &RunArgs, store: &Path) -> Result<Restore, Failure> {
     let held = store.join(JOB).join("manifest").exists();
     if args.overwrite && held {
         // Taking the lock makes sure that nobody is using what is removed.
-        let locked = DirectoryStore::existing(store, JOB)?;
-        let path = locked.path().to_path_buf();
+        let locked = DirectoryStore::open(store, JOB)?;
+        let path = locked.folder().to_path_buf();
         fs::remove_dir_all(&path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
     }
     match (args.resume, args.restore) {
