@@ -36,8 +36,9 @@ fail() {
 # Runs with the given words; true if it finished, false if it was killed. Anything else ends the loop.
 attempt() {
     local status=0
-    "$isobar" "${common[@]}" --store "$work/store" --output "$work/out" --summary "$work/summary.csv" --resume \
-        >"$work/log" 2>&1 || status=$?
+    # In a shell of its own, so that this one does not announce each kill.
+    (exec "$isobar" "${common[@]}" --store "$work/store" --output "$work/out" --summary "$work/summary.csv" --resume \
+        >"$work/log" 2>&1) 2>/dev/null || status=$?
     case "$status" in
     0) return 0 ;;
     137) return 1 ;;
