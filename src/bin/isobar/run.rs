@@ -207,14 +207,14 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 fn print(args: &RunArgs, outcome: &Outcome, result: &OrderBookResult) -> Result<(), Failure> {
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     if !to_stdout {
-        print_table(outcome, result);
+        say(table_of(outcome, result).as_bytes())?;
     }
     if let Some(path) = &args.json {
         let report = report(args, outcome, result);
         let mut text = Vec::new();
         report.write(&mut text)?;
         if to_stdout {
-            std::io::stdout().write_all(&text)?;
+            say(&text)?;
         } else {
             replace(path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
@@ -222,26 +222,34 @@ fn print(args: &RunArgs, outcome: &Outcome, result: &OrderBookResult) -> Result<
     Ok(())
 }
 
-fn print_table(outcome: &Outcome, result: &OrderBookResult) {
+/// Writes to standard output; a reader that has gone away is no failure of the run.
+fn say(text: &[u8]) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn table_of(outcome: &Outcome, result: &OrderBookResult) -> String {
     let checkpoints = &outcome.checkpoints;
     let rate = result.messages.max(outcome.records) as f64 / outcome.seconds;
-    println!(
+    let mut lines = vec![format!(
         "{} messages, {} records in {:.2} s: {} messages/s",
         table::count(result.messages),
         table::count(outcome.records),
         outcome.seconds,
         table::count(rate as u64)
-    );
-    println!(
+    )];
+    lines.push(format!(
         "checkpoints: {} completed, {} failed, {} declined; {} written; {} of state",
         checkpoints.completed,
         checkpoints.failed,
         checkpoints.declined,
         table::bytes(checkpoints.bytes),
         table::bytes(outcome.state_bytes)
-    );
-    println!("{}", table::head());
-    println!("{}", table::row("latency", outcome.latency.percentiles().as_ref(), table::time));
+    ));
+    lines.push(table::head());
+    lines.push(table::row("latency", outcome.latency.percentiles().as_ref(), table::time));
     for (label, values) in [
         ("start delay", &checkpoints.start_delay_ns),
         ("t_align", &checkpoints.t_align_ns),
@@ -249,9 +257,10 @@ fn print_table(outcome: &Outcome, result: &OrderBookResult) {
         ("asynchronous phase", &checkpoints.async_ns),
         ("end to end", &checkpoints.end_to_end_ns),
     ] {
-        println!("{}", table::row(label, values.as_ref(), table::time));
+        lines.push(table::row(label, values.as_ref(), table::time));
     }
-    println!("{}", table::row("bytes", checkpoints.bytes_each.as_ref(), table::bytes));
+    lines.push(table::row("bytes", checkpoints.bytes_each.as_ref(), table::bytes));
+    lines.join("\n") + "\n"
 }
 
 fn report(args: &RunArgs, outcome: &Outcome, result: &OrderBookResult) -> Report {
