@@ -17,7 +17,7 @@ struct Run {
 
 /// Two attempts (the second from an earlier checkpoint), several segments, a failed sync, a clean end.
 fn run() -> Run {
-    let store = MemoryStore::new();
+    let store = MemoryStore::journaled();
     let mut run = Run { store: store.clone(), model: Model::default(), durable_at: Vec::new() };
     let log = CheckpointLog::create(Arc::new(store.clone()), manifest()).unwrap();
     let mut writer = log.writer(None, small()).unwrap();

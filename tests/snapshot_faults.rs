@@ -38,7 +38,7 @@ fn one_fault_fails_one_checkpoint_and_the_next_holds_its_lines() {
         (Operation::Sync, Fault::Io),
     ];
     for (operation, fault) in faults {
-        let (store, mut model) = (MemoryStore::new(), Model::default());
+        let (store, mut model) = (MemoryStore::journaled(), Model::default());
         let mut writer = begin(&store);
         for checkpoint in 1..=6 {
             touch(&mut model, checkpoint as u32, 40);
@@ -66,7 +66,7 @@ fn one_fault_fails_one_checkpoint_and_the_next_holds_its_lines() {
 
 #[test]
 fn a_segment_in_which_a_sync_failed_is_never_written_again() {
-    let (store, mut model) = (MemoryStore::new(), Model::default());
+    let (store, mut model) = (MemoryStore::journaled(), Model::default());
     let mut writer = begin(&store);
     touch(&mut model, 1, 40);
     model.checkpoint(&mut writer, 1, 2);
@@ -85,7 +85,7 @@ fn a_segment_in_which_a_sync_failed_is_never_written_again() {
 
 #[test]
 fn a_full_disk_fails_every_checkpoint_at_once_and_recovers_with_all_lines() {
-    let (store, mut model) = (MemoryStore::new(), Model::default());
+    let (store, mut model) = (MemoryStore::journaled(), Model::default());
     let mut writer = begin(&store);
     for checkpoint in 1..=40 {
         touch(&mut model, checkpoint as u32, 80);
@@ -117,7 +117,7 @@ fn lists_are_not_taken_while_memory_is_full_and_the_disk_fails() {
             self.0.next()
         }
     }
-    let (store, mut model) = (MemoryStore::new(), Model::default());
+    let (store, mut model) = (MemoryStore::journaled(), Model::default());
     let mut writer = begin(&store);
     store.set_faults(|operation| (operation != Operation::Read).then_some(Fault::Io));
     let taken = Arc::new(AtomicU32::new(0));
@@ -146,7 +146,7 @@ fn lists_are_not_taken_while_memory_is_full_and_the_disk_fails() {
 
 #[test]
 fn closing_on_a_broken_disk_ends_and_says_why() {
-    let (store, mut model) = (MemoryStore::new(), Model::default());
+    let (store, mut model) = (MemoryStore::journaled(), Model::default());
     let mut writer = begin(&store);
     store.set_faults(|operation| (operation != Operation::Read).then_some(Fault::Io));
     touch(&mut model, 1, 4000);
@@ -162,7 +162,7 @@ fn closing_on_a_broken_disk_ends_and_says_why() {
 #[test]
 fn an_attempt_that_cannot_write_its_record_does_not_begin() {
     for operation in [Operation::Create, Operation::Write, Operation::Sync] {
-        let store = MemoryStore::new();
+        let store = MemoryStore::journaled();
         let log = CheckpointLog::create(Arc::new(store.clone()), manifest()).unwrap();
         fail_nth(&store, operation, 1, Fault::Full);
         let error = log.writer(None, small()).unwrap_err();
@@ -270,7 +270,7 @@ struct Life {
 
 impl Life {
     fn new() -> Self {
-        let store = MemoryStore::new();
+        let store = MemoryStore::journaled();
         let writer = begin(&store);
         Self { store, writer, model: Model::default(), durable: Vec::new(), unanswered: Vec::new(), next: 1 }
     }

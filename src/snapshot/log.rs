@@ -1,22 +1,14 @@
-//! The checkpoint log of a job: what it holds, and where it goes on.
-//!
-//! Segments form a tree: each names the one that it continues, and the offset (the cut) up to which. The history is
-//! the path from the newest segment back to the first; what lies behind a cut belongs to an abandoned branch and is
-//! never read. On the path each commit record names its parent, so a lost one leaves a gap that is noticed.
-//!
-//! The newest segment ends where the process died. A commit record there whose blocks are not intact was torn, and is
-//! cut, unless something says that it had been complete: a later record, the seal of a clean end, or the caller, who
-//! knows what has been published. Then it was lost, and that is an error.
+//! The checkpoint log of a job: what it holds, and where it goes on. How that is found out is in
+//! [`history`](super::history).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::command::WriterConfig;
 use super::commit::{CommitRecord, Cut};
 use super::error::LogError;
+use super::history::{History, TornTail, read_commit};
 use super::manifest::Manifest;
-use super::record::Kind;
-use super::scan::{self, CommitEntry, SegmentScan};
+use super::scan::CommitEntry;
 use super::store::Store;
 use super::tail::{Origin, Tail};
 use super::writer::Writer;
@@ -26,15 +18,6 @@ use super::writer::Writer;
 pub struct OpenOptions {
     /// The highest checkpoint whose output is public, if any: a log that ends before it is an error.
     pub published: Option<u64>,
-}
-
-/// What was cut off the end of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TornTail {
-    /// The checkpoint whose commit record is there without all of its blocks.
-    pub checkpoint: u64,
-    /// The first block that is not intact, as an error's text.
-    pub why: String,
 }
 
 /// An open checkpoint log.
@@ -49,8 +32,8 @@ pub struct CheckpointLog {
     highest: u64,
     next_attempt: u64,
     next_segment: u32,
-    /// Where the first attempt's history would go on: nowhere.
-    newest: Option<(u32, u64)>,
+    /// Segments, and where they end: what was preallocated behind that can be given back.
+    ends: Vec<(u32, u64)>,
 }
 
 impl CheckpointLog {
@@ -88,7 +71,7 @@ impl CheckpointLog {
             highest: history.highest,
             next_attempt: history.attempt + 1,
             next_segment: store.segments()?.last().map_or(manifest.first_segment, |last| last.saturating_add(1)),
-            newest: history.newest,
+            ends: history.newest.into_iter().chain(history.unborn.into_iter().map(|segment| (segment, 0))).collect(),
             store,
             manifest,
         };
@@ -209,8 +192,8 @@ impl CheckpointLog {
             previous,
             next_segment: self.next_segment,
         };
-        if let Some((segment, end)) = self.newest {
-            // Gives back what was preallocated behind the end. Nothing depends on it.
+        for &(segment, end) in &self.ends {
+            // Only gives space back; an error is no matter.
             let _ = self.store.trim(segment, end);
         }
         let store = Arc::clone(&self.store);
@@ -230,176 +213,4 @@ impl std::fmt::Debug for CheckpointLog {
             .field("torn", &self.torn)
             .finish_non_exhaustive()
     }
-}
-
-pub(super) fn read_commit(store: &dyn Store, entry: &CommitEntry) -> Result<CommitRecord, LogError> {
-    let mut body = Vec::new();
-    scan::read_record(store, entry.segment, entry.offset, None, Kind::Commit, &mut body)?;
-    CommitRecord::decode(&body).filter(|record| record.checkpoint == entry.checkpoint).ok_or_else(|| {
-        LogError::Damaged {
-            place: store.segment_place(entry.segment),
-            offset: entry.offset,
-            what: format!("the commit record of checkpoint {} cannot be read", entry.checkpoint),
-            advice: RESTORE,
-        }
-    })
-}
-
-const RESTORE: &str = "restore the file from a backup";
-
-/// The path from the newest segment back to the first.
-struct History {
-    commits: Vec<CommitEntry>,
-    torn: Option<TornTail>,
-    highest: u64,
-    attempt: u64,
-    newest: Option<(u32, u64)>,
-}
-
-impl History {
-    fn read(store: &dyn Store, manifest: &Manifest) -> Result<Self, LogError> {
-        let mut segments: Vec<u32> = store.segments()?;
-        segments.retain(|&segment| segment >= manifest.first_segment);
-        let mut history = Self { commits: Vec::new(), torn: None, highest: 0, attempt: 0, newest: None };
-        let Some((newest, unborn)) = newest_segment(store, manifest, &segments)? else { return Ok(history) };
-        let mut proven = newest.durable;
-        let scans = history.walk_back(store, manifest, &segments, newest)?;
-        for scan in scans.into_values() {
-            history.commits.extend(scan.commits);
-        }
-        history.cut_torn(store, &mut proven)?;
-        history.check_parents(store, proven)?;
-        let last = history.commits.last().map_or(0, |commit| commit.checkpoint);
-        for (segment, scan) in &unborn {
-            if scan::was_begun(scan, last, history.attempt) {
-                return Err(lost_start(store, *segment));
-            }
-        }
-        history.highest = history.highest.max(last);
-        Ok(history)
-    }
-
-    /// Follows the cuts from the newest segment to the first, and scans each segment up to its cut.
-    fn walk_back(
-        &mut self,
-        store: &dyn Store,
-        manifest: &Manifest,
-        segments: &[u32],
-        newest: SegmentScan,
-    ) -> Result<BTreeMap<u32, SegmentScan>, LogError> {
-        let mut scans = BTreeMap::new();
-        let mut scan = newest;
-        loop {
-            let Some(start) = scan.start else { return Ok(scans) };
-            if scans.is_empty() {
-                (self.highest, self.attempt) = (start.highest, start.attempt);
-                self.newest = Some((start.segment, scan.end));
-            }
-            scans.insert(start.segment, scan);
-            let Some(cut) = start.previous.filter(|cut| cut.segment >= manifest.first_segment) else {
-                return Ok(scans);
-            };
-            let known = segments.binary_search(&cut.segment).is_ok();
-            if !known || cut.segment >= start.segment {
-                let place = store.segment_place(cut.segment);
-                return Err(LogError::MissingSegment { place, last: start.parent });
-            }
-            scan = scan::scan(store, cut.segment, Some(cut.offset))?;
-            match scan.start {
-                Some(start) => scan::check_store(store, cut.segment, &start, manifest.store)?,
-                None => return Err(lost_start(store, cut.segment)),
-            }
-        }
-    }
-
-    /// Cuts commits at the end that were being written when the process died: they are newer than what is proven
-    /// to have been complete, and not all of their blocks are intact.
-    fn cut_torn(&mut self, store: &dyn Store, proven: &mut u64) -> Result<(), LogError> {
-        let first = self.commits.partition_point(|commit| commit.checkpoint <= *proven);
-        for at in first..self.commits.len() {
-            let entry = self.commits[at];
-            let parent = at.checked_sub(1).map_or(0, |before| self.commits[before].checkpoint);
-            let why = match verify_blocks(store, &entry) {
-                Ok(()) if entry.parent == parent => continue,
-                Ok(()) => format!("checkpoint {}, which it builds on, is not there", entry.parent),
-                Err(error @ LogError::Store(_)) => return Err(error),
-                Err(error) => error.to_string(),
-            };
-            self.torn = Some(TornTail { checkpoint: entry.checkpoint, why });
-            self.commits.truncate(at);
-            break;
-        }
-        Ok(())
-    }
-
-    /// Every commit's parent is the one before it, and the last is not older than what is proven.
-    fn check_parents(&self, store: &dyn Store, proven: u64) -> Result<(), LogError> {
-        let mut parent = 0;
-        for commit in &self.commits {
-            if commit.parent != parent || commit.checkpoint <= parent {
-                return Err(LogError::Damaged {
-                    place: store.segment_place(commit.segment),
-                    offset: commit.offset,
-                    what: format!(
-                        "checkpoint {} builds on {}, whose commit record cannot be found",
-                        commit.checkpoint, commit.parent
-                    ),
-                    advice: RESTORE,
-                });
-            }
-            parent = commit.checkpoint;
-        }
-        if parent < proven {
-            let (segment, end) = self.newest.unwrap_or((0, 0));
-            return Err(LogError::Damaged {
-                place: store.segment_place(segment),
-                offset: self.commits.last().map_or(end, |commit| commit.end),
-                what: format!("checkpoint {proven} had been complete, and its commit record cannot be found"),
-                advice: RESTORE,
-            });
-        }
-        Ok(())
-    }
-}
-
-/// The newest segment with an intact start, and the newer ones without.
-#[allow(clippy::type_complexity)] // a pair of what is found on the way, used once
-fn newest_segment(
-    store: &dyn Store,
-    manifest: &Manifest,
-    segments: &[u32],
-) -> Result<Option<(SegmentScan, Vec<(u32, SegmentScan)>)>, LogError> {
-    let mut unborn = Vec::new();
-    for &segment in segments.iter().rev() {
-        let scan = scan::scan(store, segment, None)?;
-        if let Some(start) = scan.start {
-            scan::check_store(store, segment, &start, manifest.store)?;
-            return Ok(Some((scan, unborn)));
-        }
-        unborn.push((segment, scan));
-    }
-    // Only segments that were never begun, or whose start is lost.
-    match unborn.iter().find(|(_, scan)| scan::was_begun(scan, 0, 0)) {
-        Some((segment, _)) => Err(lost_start(store, *segment)),
-        None => Ok(None),
-    }
-}
-
-fn lost_start(store: &dyn Store, segment: u32) -> LogError {
-    LogError::Damaged {
-        place: store.segment_place(segment),
-        offset: 0,
-        what: "the record that the segment starts with cannot be read".into(),
-        advice: RESTORE,
-    }
-}
-
-/// Reads all blocks that a commit names.
-fn verify_blocks(store: &dyn Store, entry: &CommitEntry) -> Result<(), LogError> {
-    let mut body = Vec::new();
-    for block in read_commit(store, entry)?.blocks {
-        let expected = Some((block.body_len, block.body_crc));
-        scan::read_record(store, block.segment, block.offset.into(), expected, Kind::Delta, &mut body)?;
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! A store in memory that can fail on demand and rebuild what a crash would have left.
 //!
-//! It holds the same bytes as a directory would, and a journal of every operation. [`MemoryStore::crash`] replays a
-//! part of the journal as a disk with a volatile cache would keep it: what was synced is there, of what was not, the
+//! It holds the same bytes as a directory would and, if asked, a journal of every operation. [`MemoryStore::crash`]
+//! replays a part of the journal as a disk with a volatile cache would keep it: what was synced is there, of what was not, the
 //! caller decides sector by sector.
 
 use std::collections::BTreeMap;
@@ -9,11 +9,9 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::buffer::Buffer;
+use super::disk::{Disk, SECTOR_BYTES, Step, overwrite};
 use super::error::StoreError;
 use super::store::{Completion, SegmentIo, Store, WriterInfo};
-
-/// Bytes that a disk writes as a whole.
-const SECTOR_BYTES: usize = 512;
 
 /// A step that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,44 +51,22 @@ impl Fault {
 
 type Faults = Box<dyn FnMut(Operation) -> Option<Fault> + Send>;
 
-/// An entry of the journal.
-#[derive(Clone, Debug)]
-enum Step {
-    Create {
-        segment: u32,
-        bytes: u64,
-    },
-    Write {
-        segment: u32,
-        offset: u64,
-        bytes: Arc<Vec<u8>>,
-    },
-    Sync {
-        segment: u32,
-    },
-    /// A failed sync: what was written before will not become durable by a later one.
-    LostSync {
-        segment: u32,
-    },
-    Trim {
-        segment: u32,
-        len: u64,
-    },
-    Remove {
-        segment: u32,
-    },
-    Manifest(Arc<Vec<u8>>),
-}
-
 #[derive(Default)]
 struct Inner {
     manifest: Option<Vec<u8>>,
     segments: BTreeMap<u32, Vec<u8>>,
-    journal: Vec<Step>,
+    /// `None`: not kept, since it holds every byte that was ever written.
+    journal: Option<Vec<Step>>,
     faults: Option<Faults>,
 }
 
 impl Inner {
+    fn log(&mut self, step: Step) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(step);
+        }
+    }
+
     fn fault(&mut self, operation: Operation) -> io::Result<()> {
         match self.faults.as_mut().and_then(|faults| faults(operation)) {
             Some(fault) => Err(fault.error()),
@@ -111,6 +87,19 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// An empty store that keeps a journal, for [`crash`](Self::crash).
+    pub fn journaled() -> Self {
+        let inner = Inner { journal: Some(Vec::new()), ..Inner::default() };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
+    /// A store that holds what is durable on `disk`, with a journal.
+    fn on(disk: Disk) -> Self {
+        let journal = Some(disk.journal());
+        let inner = Inner { manifest: disk.manifest, segments: disk.durable, journal, faults: None };
+        Self { inner: Arc::new(Mutex::new(inner)) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every method leaves the contents whole, so a panic in a test's fault function poisons nothing.
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -126,20 +115,21 @@ impl MemoryStore {
         self.lock().faults = None;
     }
 
-    /// How many operations the journal holds.
+    /// How many operations the journal holds; 0 without one.
     pub fn steps(&self) -> usize {
-        self.lock().journal.len()
+        self.lock().journal.as_ref().map_or(0, Vec::len)
     }
 
     /// The store as a crash after the first `steps` operations would leave it. `survives(segment, sector)` says
     /// whether a sector (512 bytes) that was written but not synced has reached the disk. The new store's journal
-    /// begins with what is there.
+    /// begins with what is there. Without a journal nothing survives.
     pub fn crash(&self, steps: usize, mut survives: impl FnMut(u32, u64) -> bool) -> MemoryStore {
         let mut disk = Disk::default();
-        for step in self.lock().journal.iter().take(steps) {
+        for step in self.lock().journal.iter().flatten().take(steps) {
             disk.apply(step);
         }
-        disk.into_store(&mut survives)
+        disk.power_failure(&mut survives);
+        Self::on(disk)
     }
 
     /// Segment numbers and lengths, for tests that damage them.
@@ -150,85 +140,18 @@ impl MemoryStore {
     /// A copy with a journal of its own, whose segment bytes (or, for `None`, manifest bytes) `change` may edit.
     pub fn altered(&self, segment: Option<u32>, change: impl FnOnce(&mut Vec<u8>)) -> MemoryStore {
         let inner = self.lock();
-        let mut disk = Disk { manifest: inner.manifest.clone(), ..Disk::default() };
-        disk.durable.clone_from(&inner.segments);
+        let mut disk = Disk::of(inner.manifest.clone(), inner.segments.clone());
         drop(inner);
         match segment {
             Some(segment) => change(disk.durable.entry(segment).or_default()),
             None => change(disk.manifest.get_or_insert_default()),
         }
-        disk.into_store(&mut |_, _| false)
+        Self::on(disk)
     }
 
     /// Removes a segment.
     pub fn remove(&self, segment: u32) {
         self.lock().segments.remove(&segment);
-    }
-}
-
-/// Durable bytes and what is only in the disk's cache.
-#[derive(Default)]
-struct Disk {
-    manifest: Option<Vec<u8>>,
-    durable: BTreeMap<u32, Vec<u8>>,
-    cached: Vec<(u32, u64, Arc<Vec<u8>>)>,
-}
-
-impl Disk {
-    fn apply(&mut self, step: &Step) {
-        match step {
-            Step::Create { segment, bytes } => {
-                self.durable.insert(*segment, vec![0; *bytes as usize]);
-            }
-            Step::Write { segment, offset, bytes } => self.cached.push((*segment, *offset, Arc::clone(bytes))),
-            Step::Sync { segment } => {
-                for (_, offset, bytes) in self.cached.extract_if(.., |(written, ..)| written == segment) {
-                    if let Some(durable) = self.durable.get_mut(segment) {
-                        overwrite(durable, offset as usize, &bytes);
-                    }
-                }
-            }
-            Step::LostSync { segment } => self.cached.retain(|(written, ..)| written != segment),
-            Step::Remove { segment } => {
-                self.durable.remove(segment);
-                self.cached.retain(|(written, ..)| written != segment);
-            }
-            Step::Trim { segment, len } => {
-                if let Some(durable) = self.durable.get_mut(segment) {
-                    durable.truncate(*len as usize);
-                }
-            }
-            Step::Manifest(bytes) => self.manifest = Some(bytes.to_vec()),
-        }
-    }
-
-    fn into_store(mut self, survives: &mut dyn FnMut(u32, u64) -> bool) -> MemoryStore {
-        for (segment, offset, bytes) in self.cached {
-            let Some(durable) = self.durable.get_mut(&segment) else { continue };
-            for (at, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
-                let offset = offset as usize + at * SECTOR_BYTES;
-                if survives(segment, (offset / SECTOR_BYTES) as u64) {
-                    overwrite(durable, offset, sector);
-                }
-            }
-        }
-        let mut journal = Vec::new();
-        for (&segment, bytes) in &self.durable {
-            journal.push(Step::Create { segment, bytes: bytes.len() as u64 });
-            journal.push(Step::Write { segment, offset: 0, bytes: Arc::new(bytes.clone()) });
-            journal.push(Step::Sync { segment });
-        }
-        journal.extend(self.manifest.clone().map(|bytes| Step::Manifest(Arc::new(bytes))));
-        let inner = Inner { manifest: self.manifest, segments: self.durable, journal, faults: None };
-        MemoryStore { inner: Arc::new(Mutex::new(inner)) }
-    }
-}
-
-/// Writes at `offset`, as far as the file reaches.
-fn overwrite(file: &mut [u8], offset: usize, bytes: &[u8]) {
-    let len = file.len();
-    if let Some(target) = file.get_mut(offset..len.min(offset + bytes.len())) {
-        target.copy_from_slice(&bytes[..target.len()]);
     }
 }
 
@@ -255,7 +178,7 @@ impl Store for MemoryStore {
         let mut inner = self.lock();
         inner.fault(Operation::ReplaceManifest).map_err(StoreError::io("replace", "the manifest in memory"))?;
         inner.manifest = Some(bytes.to_vec());
-        inner.journal.push(Step::Manifest(Arc::new(bytes.to_vec())));
+        inner.log(Step::Manifest(Arc::new(bytes.to_vec())));
         Ok(())
     }
 
@@ -278,7 +201,7 @@ impl Store for MemoryStore {
         let mut inner = self.lock();
         if let Some(file) = inner.segments.get_mut(&segment) {
             file.truncate(len as usize);
-            inner.journal.push(Step::Trim { segment, len });
+            inner.log(Step::Trim { segment, len });
         }
         Ok(())
     }
@@ -313,7 +236,7 @@ impl SegmentIo for MemoryIo {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         inner.segments.insert(segment, vec![0; bytes as usize]);
-        inner.journal.push(Step::Create { segment, bytes });
+        inner.log(Step::Create { segment, bytes });
         self.segment = segment;
         Ok(())
     }
@@ -324,7 +247,7 @@ impl SegmentIo for MemoryIo {
         } else {
             let mut inner = self.store.lock();
             inner.segments.remove(&self.segment);
-            inner.journal.push(Step::Remove { segment: self.segment });
+            inner.log(Step::Remove { segment: self.segment });
         }
     }
 
@@ -339,7 +262,7 @@ impl SegmentIo for MemoryIo {
         let bytes = Arc::new(buffer.filled()[..written].to_vec());
         if let Some(file) = inner.segments.get_mut(&self.segment) {
             overwrite(file, offset as usize, &bytes);
-            inner.journal.push(Step::Write { segment: self.segment, offset, bytes });
+            inner.log(Step::Write { segment: self.segment, offset, bytes });
         }
         self.completions.push(Completion::Write { buffer, result });
     }
@@ -348,7 +271,7 @@ impl SegmentIo for MemoryIo {
         let mut inner = self.store.lock();
         let segment = self.segment;
         let result = inner.fault(Operation::Sync);
-        inner.journal.push(if result.is_ok() { Step::Sync { segment } } else { Step::LostSync { segment } });
+        inner.log(if result.is_ok() { Step::Sync { segment } } else { Step::LostSync { segment } });
         self.completions.push(Completion::Sync(result));
     }
 
@@ -387,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_crash_keeps_what_was_synced_and_the_sectors_that_survive() {
-        let store = MemoryStore::new();
+        let store = MemoryStore::journaled();
         let mut io = store.segment_io().unwrap();
         io.create(1, 2048).unwrap();
         write(&mut *io, 0, 1).unwrap();
@@ -402,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_a_failed_sync_lost_no_later_one_brings_back() {
-        let store = MemoryStore::new();
+        let store = MemoryStore::journaled();
         let mut io = store.segment_io().unwrap();
         io.create(1, 2048).unwrap();
         write(&mut *io, 0, 1).unwrap();

@@ -35,8 +35,6 @@ pub(super) struct SegmentScan {
     pub attempt: u64,
     /// The end of the last intact record.
     pub end: u64,
-    /// Where the first damaged record lies, if any intact one lies behind it.
-    pub damaged: Option<u64>,
 }
 
 /// Reads ahead in a segment.
@@ -70,7 +68,7 @@ impl<'a> Window<'a> {
 pub(super) fn scan(store: &dyn Store, segment: u32, limit: Option<u64>) -> Result<SegmentScan, LogError> {
     let mut window = Window::new(store, segment);
     let mut scan = SegmentScan::default();
-    let (mut hole, mut at, mut next_sequence) = (None, 0, 0);
+    let (mut at, mut next_sequence) = (0, 0);
     while limit.is_none_or(|limit| at < limit) {
         let intact = header_at(&mut window, segment, at)?;
         // The log only grows: a smaller number than the one before was left behind by something else.
@@ -78,7 +76,6 @@ pub(super) fn scan(store: &dyn Store, segment: u32, limit: Option<u64>) -> Resul
             if window.get(at, HEADER_BYTES)?.len() < HEADER_BYTES {
                 break;
             }
-            hole.get_or_insert(at);
             at = next_candidate(&mut window, at)?;
             continue;
         };
@@ -87,7 +84,6 @@ pub(super) fn scan(store: &dyn Store, segment: u32, limit: Option<u64>) -> Resul
         if limit.is_some_and(|limit| end > limit) {
             break;
         }
-        scan.damaged = scan.damaged.or(hole.take());
         scan.durable = scan.durable.max(header.durable);
         scan.attempt = scan.attempt.max(header.attempt);
         scan.end = end;
@@ -133,12 +129,10 @@ fn next_candidate(window: &mut Window<'_>, at: u64) -> Result<u64, LogError> {
 fn take_body(window: &mut Window<'_>, scan: &mut SegmentScan, header: &Header, at: u64) -> Result<(), LogError> {
     let segment = window.segment;
     if !reaches(window.store, segment, at + HEADER_BYTES as u64 + u64::from(header.body_len))? {
-        scan.damaged.get_or_insert(at);
         return Ok(());
     }
     let body = window.get(at + HEADER_BYTES as u64, header.body_len as usize)?;
     if body.len() != header.body_len as usize || crc32c::crc32c(body) != header.body_crc {
-        scan.damaged.get_or_insert(at);
         return Ok(());
     }
     let end = at + header.record_len();

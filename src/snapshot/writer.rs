@@ -115,7 +115,9 @@ impl Writer {
         self.events.pop_front()
     }
 
-    /// Does what can be done without waiting, packing at most `budget` pages.
+    /// Does what can be done without waiting, packing at most `budget` pages. Two things do take longer: every
+    /// [`segment_bytes`](WriterConfig::segment_bytes) of log a file is created, and where io_uring is refused every write
+    /// and sync is waited for.
     pub fn turn(&mut self, budget: usize) -> Progress {
         if self.closing == Closing::Done {
             return Progress::Closed;
