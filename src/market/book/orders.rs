@@ -51,8 +51,13 @@ impl Order {
     }
 
     #[inline]
+    fn generation(&self) -> u32 {
+        self.side_and_generation >> 1
+    }
+
+    #[inline]
     fn is_of(&self, generation: u32) -> bool {
-        self.side_and_generation >> 1 == generation << 1 >> 1
+        self.generation() == generation << 1 >> 1
     }
 }
 
@@ -71,7 +76,7 @@ impl Orders {
     pub(super) fn open(state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<Self, StateError> {
         let orders = KeyedMap::open(state, "book.orders", 1)?;
         let mut live = 0;
-        instruments.for_each(state, |_, instrument| live += instrument.live);
+        instruments.for_each(state, |_, instrument| live += instrument.book.live);
         Ok(Self { orders, live })
     }
 
@@ -81,12 +86,20 @@ impl Orders {
         self.orders.get(state, &key).copied().filter(|order| order.is_of(generation))
     }
 
-    /// Puts an order in, in the place of a dead one of the same reference if there is one.
+    /// Puts an order in, unless one of the same reference is live; says whether it is in.
     #[inline]
-    pub(super) fn put(&mut self, state: &mut Arena, key: OrderKey, order: Order) -> Result<(), StateError> {
-        self.orders.insert(state, key, order)?;
-        self.live += 1;
-        Ok(())
+    pub(super) fn put(&mut self, state: &mut Arena, key: OrderKey, order: Order) -> Result<bool, StateError> {
+        // One search instead of two: a live order in the way is the exception, and is put back.
+        match self.orders.insert(state, key, order)? {
+            Some(before) if before.is_of(order.generation()) => {
+                self.orders.insert(state, key, before)?;
+                Ok(false)
+            }
+            _ => {
+                self.live += 1;
+                Ok(true)
+            }
+        }
     }
 
     /// Sets the shares of an order that is there.
@@ -95,12 +108,18 @@ impl Orders {
         self.orders.modify(state, &key, |order| order.shares = shares).map(|_| ())
     }
 
-    /// Removes a live order.
+    /// Takes an order out, if it is live in `generation`.
     #[inline]
-    pub(super) fn remove(&mut self, state: &mut Arena, key: OrderKey) -> Result<(), StateError> {
-        self.orders.remove(state, &key)?;
-        self.live -= 1;
-        Ok(())
+    pub(super) fn take(
+        &mut self,
+        state: &mut Arena,
+        key: OrderKey,
+        generation: u32,
+    ) -> Result<Option<Order>, StateError> {
+        // A dead one is gone with it, which is as well.
+        let order = self.orders.remove(state, &key)?.filter(|order| order.is_of(generation));
+        self.live -= u64::from(order.is_some());
+        Ok(order)
     }
 
     /// `count` orders have died: the generation of their instrument, as `instruments` has it, is over.
@@ -120,7 +139,7 @@ impl Orders {
     fn sweep(&mut self, state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<(), StateError> {
         let mut current = HashMap::new();
         instruments.for_each(state, |&id, instrument| {
-            current.insert(id, (instrument.generation, instrument.key_group));
+            current.insert(id, (instrument.book.generation, instrument.book.key_group));
         });
         let mut dead = Vec::new();
         self.orders.for_each(state, |key, order| {
