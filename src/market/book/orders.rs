@@ -162,3 +162,56 @@ impl Orders {
         removed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{market::symbol::SymbolCode, state::ArenaOptions};
+
+    #[test]
+    fn dead_orders_are_swept_out_and_live_ones_of_all_key_groups_stay() {
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let mut instruments: KeyedMap<u32, Instrument> = KeyedMap::open(&mut state, "instruments", 1).unwrap();
+        let mut orders = Orders::open(&mut state, &instruments).unwrap();
+        let add = |state: &mut Arena, orders: &mut Orders, instrument: u32, reference, generation| {
+            state.set_key_group(instrument as u16).unwrap();
+            let order = Order::new(1, 1, Side::Ask, generation);
+            assert!(orders.put(state, OrderKey::new(instrument, reference), order).unwrap());
+        };
+        for instrument in [3, 4] {
+            state.set_key_group(instrument as u16).unwrap();
+            let new = Instrument::new(SymbolCode::of_instrument(instrument), instrument as u16);
+            instruments.insert(&mut state, instrument, new).unwrap();
+        }
+        (0..100).for_each(|reference| add(&mut state, &mut orders, 4, reference, 0));
+        for round in 0..50_u32 {
+            for reference in 0..100 {
+                add(&mut state, &mut orders, 3, u64::from(round) * 60 + reference, round);
+            }
+            instruments.modify(&mut state, &3, |instrument| instrument.book.generation = round + 1).unwrap();
+            orders.bury(&mut state, &instruments, 100).unwrap();
+            assert_eq!((orders.live, state.key_group()), (100, 3));
+            assert!(orders.orders.len() <= 100 + FEW, "{}", orders.orders.len());
+        }
+        assert!(orders.take(&mut state, OrderKey::new(3, 49 * 60), 50).unwrap().is_none());
+        state.set_key_group(4).unwrap();
+        for reference in 0..100 {
+            assert!(orders.take(&mut state, OrderKey::new(4, reference), 0).unwrap().is_some());
+        }
+        assert_eq!(orders.live, 0);
+    }
+
+    #[test]
+    fn a_live_order_is_not_overwritten_and_a_dead_one_is() {
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let instruments = KeyedMap::open(&mut state, "instruments", 1).unwrap();
+        let mut orders = Orders::open(&mut state, &instruments).unwrap();
+        let (key, order) = (OrderKey::new(1, u64::MAX), Order::new(5, 6, Side::Bid, 0));
+        assert!(orders.put(&mut state, key, order).unwrap());
+        assert!(!orders.put(&mut state, key, Order::new(7, 8, Side::Ask, 0)).unwrap());
+        assert_eq!(orders.get(&state, key, 0), Some(order));
+        assert_eq!(orders.get(&state, key, 1), None);
+        assert!(orders.put(&mut state, key, Order::new(7, 8, Side::Ask, 1)).unwrap());
+        assert_eq!(orders.get(&state, key, 1).map(|order| (order.price, order.side())), Some((7, Side::Ask)));
+    }
+}
