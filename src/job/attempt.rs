@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::channel::BarrierKind;
-use crate::checkpoint::{AbortReason, Action, Cause, Completion, Coordinator, DeclineReason, Origin, Trigger};
+use crate::checkpoint::{AbortReason, Action, Cause, Completion, Coordinator, Origin, Trigger};
 use crate::job::builder::Plan;
 use crate::job::cores::{Cores, SubtaskInfo};
 use crate::job::driver::WriterHandle;
@@ -15,11 +15,9 @@ use crate::job::error::JobError;
 use crate::job::event::{CheckpointStats, Event};
 use crate::job::handle::{Link, Request};
 use crate::job::totals::Totals;
-use crate::measure::{Clock, TimeSource};
+use crate::measure::Clock;
 use crate::runtime::subtask::{Acknowledgement, Command, Report, SubtaskIndex, SubtaskTotals};
-use crate::snapshot::{
-    Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit,
-};
+use crate::snapshot::{Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit};
 
 /// While a checkpoint is in flight the thread looks this often; its reaction time is part of the asynchronous phase
 /// alone.
@@ -91,7 +89,21 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let live = infos.len();
         let (in_flight, ended) = (BTreeMap::new(), BTreeMap::new());
-        Self { coordinator, writer, cores, infos, plan, link, totals, clock, in_flight, ended, live, stopping: false, beaten_ns: 0 }
+        Self {
+            coordinator,
+            writer,
+            cores,
+            infos,
+            plan,
+            link,
+            totals,
+            clock,
+            in_flight,
+            ended,
+            live,
+            stopping: false,
+            beaten_ns: 0,
+        }
     }
 
     /// Runs until the subtasks have finished or the attempt is given up; its threads have ended when this returns.
@@ -348,7 +360,9 @@ impl<'a> Attempt<'a> {
         stats.async_ns = completion.durable_ns.saturating_sub(completion.acknowledged_ns);
         stats.end_to_end_ns = completion.end_to_end_ns();
         for (index, part) in in_flight.parts {
-            if let Some((position, durable)) = part.position.zip(self.plan.durable.get(&self.infos[index].name.operator)) {
+            if let Some((position, durable)) =
+                part.position.zip(self.plan.durable.get(&self.infos[index].name.operator))
+            {
                 durable(position);
             }
             if part.last {

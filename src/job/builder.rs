@@ -12,9 +12,9 @@ use crate::job::graph::{Graph, operator_id};
 use crate::job::ingress::{Ingress, IngressHead, ingress};
 use crate::job::placement::{Placement, place};
 use crate::job::stream::{HeadSpec, SharedGraph, SourceHead, Stream};
+use crate::measure::cores;
 use crate::operator::Source;
 use crate::runtime::IdleStrategy;
-use crate::measure::cores;
 use crate::snapshot::{DirectoryStore, MemoryStore, OperatorId, Store, StoreError};
 use crate::sync::Arc;
 
@@ -105,7 +105,7 @@ impl JobBuilder {
     /// # Errors
     /// Where the directory cannot be made or is in use by another process.
     pub fn store_directory(self, directory: &Path) -> Result<Self, StoreError> {
-        let store = { let _ = directory; DirectoryStore::new() };
+        let store = DirectoryStore::create(directory, &self.settings.name)?;
         Ok(self.store(Arc::new(store)))
     }
 

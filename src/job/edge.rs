@@ -58,7 +58,12 @@ impl<T: Send + Clone + 'static> Edge<T> {
     }
 
     /// The outbox of upstream subtask `up`.
-    pub(crate) fn outbox(&self, up: usize, max_parallelism: u16, locals: &mut LocalEnds) -> Result<Outbox<T>, OutboxError> {
+    pub(crate) fn outbox(
+        &self,
+        up: usize,
+        max_parallelism: u16,
+        locals: &mut LocalEnds,
+    ) -> Result<Outbox<T>, OutboxError> {
         let mut guard = self.rings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let rings = guard.as_mut().expect("an attempt wires every edge before it builds a subtask");
         let down = rings.down;

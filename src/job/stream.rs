@@ -12,9 +12,7 @@ use crate::channel::InputGate;
 use crate::checkpoint::Aligner;
 use crate::job::edge::{Edge, Spread};
 use crate::job::graph::{Build, Built, EdgeRef, Graph, Node, NodeId, Seed, operator_id};
-use crate::operator::{
-    Filter, FlatMap, Identity, KeyBy, KeyedCoProcess, KeyedProcess, Map, Sink, Source, Stage, Then,
-};
+use crate::operator::{Filter, FlatMap, Identity, KeyBy, KeyedCoProcess, KeyedProcess, Map, Sink, Source, Stage, Then};
 use crate::runtime::Body;
 use crate::runtime::inputs::{OneInput, Operator, TwoInputs, Union};
 use crate::runtime::operator_task::OperatorSubtask;
@@ -407,10 +405,10 @@ pub struct ProcessHead<P: KeyedProcess, F> {
     edge: TypedEdge<P::In>,
 }
 
-impl<P: KeyedProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Sealed for ProcessHead<P, F>
-where
-    P::In: Clone + Send + 'static,
-{}
+impl<P: KeyedProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Sealed for ProcessHead<P, F> where
+    P::In: Clone + Send + 'static
+{
+}
 
 #[allow(private_interfaces, private_bounds)]
 impl<P: KeyedProcess, F: Fn(usize) -> P + Send + Sync + 'static> Head for ProcessHead<P, F>
@@ -444,7 +442,8 @@ impl<P: KeyedCoProcess, F: Fn(usize) -> P + Send + Sync + 'static> sealed::Seale
 where
     P::In1: Clone + Send + 'static,
     P::In2: Clone + Send + 'static,
-{}
+{
+}
 
 #[allow(private_interfaces, private_bounds)]
 impl<P: KeyedCoProcess, F: Fn(usize) -> P + Send + Sync + 'static> Head for CoProcessHead<P, F>
@@ -484,13 +483,12 @@ impl<T: Clone + Send + 'static> sealed::Sealed for UnionHead<T> {}
 impl<T: Clone + Send + 'static> Head for UnionHead<T> {
     type Out = T;
 
-    fn build<C, O, Tl>(&self, mut seed: Seed<'_>, chain: C, tail: Tl) -> Box<dyn Subtask>
+    fn build<C, O, Tl>(&self, seed: Seed<'_>, chain: C, tail: Tl) -> Box<dyn Subtask>
     where
         C: Stage<Self::Out, Out = O>,
         Tl: Tail<O> + 'static,
     {
-        let receivers =
-            self.edges.iter().flat_map(|edge| edge.edge.receivers(seed.instance, seed.locals)).collect();
+        let receivers = self.edges.iter().flat_map(|edge| edge.edge.receivers(seed.instance, seed.locals)).collect();
         let operator = Union { gate: InputGate::new(receivers) };
         operator_subtask(seed, operator, chain, tail)
     }

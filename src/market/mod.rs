@@ -9,6 +9,7 @@ pub mod generator;
 mod input;
 pub mod itch;
 mod line;
+pub mod pipeline;
 mod result;
 mod source;
 mod symbol;

@@ -127,6 +127,8 @@ pub struct OrderBookResult {
     shares: BTreeMap<(SymbolCode, u32), Share>,
     /// The rejected messages.
     pub faults: FaultReport,
+    /// Messages that the orders source read in this run, rejected ones and those of no interest included.
+    pub messages: u64,
 }
 
 impl OrderBookResult {
@@ -134,6 +136,7 @@ impl OrderBookResult {
     pub(super) fn merge(&mut self, other: Self) {
         self.shares.extend(other.shares);
         self.faults.merge(other.faults);
+        self.messages = self.messages.max(other.messages);
     }
 
     /// Sets what `instrument` contributes to `symbol`.

@@ -1,6 +1,7 @@
 //! The contracts between user code and the engine: sources, stages, keyed processes and sinks.
 
 mod callback_sink;
+pub mod file_sink;
 mod process;
 mod sink;
 mod source;

@@ -38,11 +38,7 @@ pub(crate) trait Operator: 'static {
     fn resume(&mut self, channel: usize);
     fn end(&mut self, channel: usize);
 
-    fn end_of_data(
-        &mut self,
-        _state: &mut Arena,
-        _out: &mut impl Collector<Self::Out>,
-    ) -> Result<(), OperatorError> {
+    fn end_of_data(&mut self, _state: &mut Arena, _out: &mut impl Collector<Self::Out>) -> Result<(), OperatorError> {
         Ok(())
     }
 

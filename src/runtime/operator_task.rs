@@ -6,7 +6,7 @@ use crate::operator::{OperatorError, Stage};
 use crate::runtime::body::{AlignedBarrier, Body, ChainOut};
 use crate::runtime::inputs::{Arrivals, Operator};
 use crate::runtime::subtask::{Command, Progress, Report, Subtask, SubtaskIndex, TurnContext};
-use crate::runtime::tail::{Blockable, Tail};
+use crate::runtime::tail::Tail;
 use crate::state::StateDescriptor;
 
 /// What one input channel has said so far.
@@ -63,12 +63,7 @@ where
         }
     }
 
-    fn on_control(
-        &mut self,
-        channel: usize,
-        frame: Control,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError> {
+    fn on_control(&mut self, channel: usize, frame: Control, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
         match frame {
             Control::Barrier(barrier) => self.on_barrier(channel, barrier, cx),
             Control::Watermark(ns) => {
@@ -102,12 +97,7 @@ where
         }
     }
 
-    fn on_barrier(
-        &mut self,
-        channel: usize,
-        barrier: Barrier,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError> {
+    fn on_barrier(&mut self, channel: usize, barrier: Barrier, cx: &mut TurnContext<'_>) -> Result<(), OperatorError> {
         self.aligner.barrier(channel, barrier.checkpoint, barrier, cx.clock.now_ns());
         self.settle(cx)
     }
@@ -167,7 +157,7 @@ where
         if end_of_data && !std::mem::replace(&mut self.closed, true) {
             self.operator.close(&mut self.body.arena)?;
         }
-        let finished = self.body.finish(None, end_of_data, cx)?;
+        let finished = self.body.finish(cx)?;
         Ok(if finished { Progress::Finished } else { Progress::Idle })
     }
 
@@ -230,8 +220,10 @@ where
                 self.settle(cx)
             }
             Command::Complete { checkpoint } => self.body.tail.commit(checkpoint),
-            Command::Halt => self.body.halt(None, self.end_of_data_done, cx),
-            Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => Ok(()),
+            Command::Halt => self.body.halt(cx),
+            Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => {
+                Ok(())
+            }
         }
     }
 

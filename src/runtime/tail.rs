@@ -148,9 +148,10 @@ impl<S: Sink> Tail<S::In> for SinkTail<S> {
 
     fn control(&mut self, _frame: Control) {}
 
+    /// Asked once a turn, so a sink that is full gets at most a turn's records more.
     #[inline]
     fn drain(&mut self) -> bool {
-        true
+        self.sink.has_room()
     }
 
     fn take_error(&mut self) -> Result<(), OperatorError> {

@@ -24,8 +24,8 @@ pub struct CountingSource {
     pub limit: u64,
     pub skew: u32,
     pub positions: Option<Positions>,
-    next: u64,
-    wait: u32,
+    pub next: u64,
+    pub wait: u32,
 }
 
 /// Where each source was restored to.

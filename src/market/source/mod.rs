@@ -47,6 +47,8 @@ pub struct MarketSource<L: Lane> {
 /// What exists from `open` on.
 struct Open<L> {
     feed: Feed,
+    /// Messages read since then.
+    messages: u64,
     reader: Reader<L>,
     /// At 0: the offset at which the input broke. State, because a finished job that is resumed has to know.
     broken_at: KeyedMap<u32, u64>,
@@ -105,21 +107,23 @@ impl<L: Lane> Source for MarketSource<L> {
         };
         let feed = self.input.feed(position.unwrap_or_else(|| self.input.begin()))?;
         let broken_at = KeyedMap::open(state, &format!("{}.broken_at", L::NAME), 1)?;
-        self.open = Some(Open { feed, reader, broken_at, broken: None });
+        self.open = Some(Open { feed, messages: 0, reader, broken_at, broken: None });
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self, state: &mut Arena) -> Result<Polled<L::Event>, OperatorError> {
-        let Open { feed, reader, broken_at, broken } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
+        let Open { feed, messages, reader, broken_at, broken } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
         if broken.is_some() {
             return Ok(Polled::EndOfData);
         }
         for _ in 0..MESSAGES_PER_POLL {
+            let offset = feed.offset();
             let step = match reader {
                 Reader::Itch(reader) => reader.step(feed, state)?,
                 Reader::Dbn(reader) => reader.step(feed, state)?,
             };
+            *messages += u64::from(feed.offset() != offset);
             match step {
                 Step::Event(record) => return Ok(Polled::Record(record)),
                 Step::Nothing => {}
@@ -142,6 +146,10 @@ impl<L: Lane> Source for MarketSource<L> {
         self.open.as_ref().map_or(0, |open| open.feed.offset())
     }
 
+    fn next_index(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.messages)
+    }
+
     fn close(&mut self, state: &mut Arena) -> Result<(), OperatorError> {
         let open = self.open.take().ok_or(NotOpen(L::NAME))?;
         if let Some(&offset) = open.broken_at.get(state, &BROKEN_AT) {
@@ -156,6 +164,7 @@ impl<L: Lane> Source for MarketSource<L> {
         };
         if let Some(faults) = faults {
             let mut result = OrderBookResult::default();
+            result.messages = open.messages;
             faults.report(state, L::NAME, &mut result.faults);
             self.results.publish(result);
         }
