@@ -113,7 +113,12 @@ impl FrozenList {
         }
         let shared = &*self.shared;
         // SAFETY (both): as in `next`; entries ahead are as frozen as the one at hand.
-        let extent_at = |at| shared.lists[self.slot as usize].read(at, |slot| unsafe { *slot });
+        let extent_at = |at| {
+            shared.lists[self.slot as usize].read(at, |slot| {
+                // SAFETY: the list is frozen: its owner does not write to it until it has been read to its end.
+                unsafe { *slot }
+            })
+        };
         let far = extent_at(far);
         shared.meta.read(far, prefetch);
         shared.ids.read(far, prefetch);

@@ -56,7 +56,10 @@ impl Page {
     #[inline(always)]
     fn check<T>(offset: usize) {
         const { assert!(align_of::<T>() <= LINE_BYTES) };
-        assert!(offset % align_of::<T>() == 0 && offset + size_of::<T>() <= PAGE_BYTES, "page offset {offset}");
+        assert!(
+            offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= PAGE_BYTES,
+            "page offset {offset}"
+        );
     }
 
     /// The bytes of one line.
