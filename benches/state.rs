@@ -25,6 +25,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let smoke = arguments.iter().any(|a| a == "--test") || !arguments.iter().any(|a| a == "--bench");
     let chosen: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| !a.starts_with("--")).collect();
+    #[allow(clippy::type_complexity)] // a name and what it runs
     let sections: [(&str, fn(bool)); 5] =
         [("updates", updates), ("freeze", freeze), ("snapshots", snapshots), ("memory", memory), ("inserts", inserts)];
     for (name, run) in sections {

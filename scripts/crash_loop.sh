@@ -82,10 +82,11 @@ echo "crash_loop: $kills kills at random moments"
 
 for point in before_append after_append before_fdatasync after_fdatasync before_rename after_rename \
     sink_before_sync sink_after_sync sink_before_rename sink_after_rename during_restore; do
-    case "$point" in before_rename | after_rename) nth=1 ;; *) nth=5 ;; esac
+    # A busy machine completes few checkpoints and publishes fewer parts: only the first one is sure to come.
+    case "$point" in *rename) nth=1 ;; *) nth=3 ;; esac
     if [ "$point" = during_restore ]; then
         # Something to restore: a run that is killed on the way.
-        ISOBAR_FAILPOINT=after_fdatasync:8 attempt && fail "$point: nothing to restore"
+        ISOBAR_FAILPOINT=after_fdatasync:4 attempt && fail "$point: nothing to restore"
         nth=1
     fi
     if ISOBAR_FAILPOINT="$point:$nth" attempt; then fail "failpoint $point was never hit"; fi

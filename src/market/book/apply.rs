@@ -2,7 +2,7 @@
 
 use super::{
     Books,
-    instrument::Instrument,
+    instrument::Book,
     levels::BookSide,
     orders::{Order, OrderKey},
 };
@@ -66,145 +66,195 @@ pub(super) fn subject(event: &OrderEvent) -> u8 {
 }
 
 impl Books {
-    /// Applies `event` to the book of `instrument`, whose quote follows.
+    /// Applies `event` to `book`, whose quote follows.
     #[inline]
     pub(super) fn apply(
         &mut self,
         state: &mut Arena,
         event: &OrderEvent,
-        instrument: &mut Instrument,
+        book: &mut Book,
     ) -> Result<Result<Counted, Reason>, StateError> {
-        let key = OrderKey::new(event.instrument, event.reference);
-        let order = match event.kind {
-            OrderKind::Fill => return Ok(Ok(Counted::Executed(0, 0))),
-            OrderKind::Mark => return Ok(Ok(Counted::Nothing)),
-            OrderKind::Clear => return self.clear(state, event.instrument, instrument).map(Ok),
-            _ => self.orders.get(state, key, instrument.generation),
-        };
-        match (event.kind, order) {
-            (OrderKind::Add, None) => {
-                self.enter(state, event, key, event.side(), instrument)?;
-                Ok(Ok(Counted::Added))
+        match event.kind {
+            OrderKind::Add => self.add(state, event, book),
+            OrderKind::Delete => self.delete(state, event, book),
+            OrderKind::Replace => self.replace(state, event, book),
+            OrderKind::Modify => self.modify(state, event, book),
+            OrderKind::Execute | OrderKind::ExecuteAt | OrderKind::Cancel | OrderKind::CancelOrDelete => {
+                self.reduce(state, event, book)
             }
-            (OrderKind::Add, Some(_)) => Ok(Err((FaultKind::LiveReference, event.reference))),
-            (OrderKind::Modify, None) => {
-                self.enter(state, event, key, event.side(), instrument)?;
-                Ok(Ok(Counted::Replaced))
-            }
-            (OrderKind::Modify, Some(order)) if order.side() != event.side() => {
-                Ok(Err((FaultKind::SideChanged, event.reference)))
-            }
-            (OrderKind::Modify, Some(order)) => {
-                self.leave(state, event.instrument, key, order, order.shares, instrument)?;
-                self.enter(state, event, key, order.side(), instrument)?;
-                Ok(Ok(Counted::Replaced))
-            }
-            (_, None) => Ok(Err((FaultKind::UnknownOrder, event.reference))),
-            (OrderKind::Replace, Some(order)) => self.replace(state, event, key, order, instrument),
-            (OrderKind::Delete, Some(order)) => {
-                self.leave(state, event.instrument, key, order, order.shares, instrument)?;
-                Ok(Ok(Counted::Deleted))
-            }
-            (_, Some(order)) if event.shares > order.shares => Ok(Err((FaultKind::TooManyShares, event.reference))),
-            (kind, Some(order)) => {
-                self.leave(state, event.instrument, key, order, event.shares, instrument)?;
-                Ok(Ok(match kind {
-                    OrderKind::Execute => Counted::Executed(event.shares, order.price),
-                    OrderKind::ExecuteAt if event.printable() => Counted::Executed(event.shares, event.price),
-                    OrderKind::ExecuteAt => Counted::Executed(0, 0),
-                    OrderKind::CancelOrDelete if event.shares == order.shares => Counted::Deleted,
-                    _ => Counted::Cancelled,
-                }))
-            }
+            OrderKind::Fill => Ok(Ok(Counted::Executed(0, 0))),
+            OrderKind::Clear => self.clear(state, event.instrument, book).map(Ok),
+            OrderKind::Mark => Ok(Ok(Counted::Nothing)),
         }
+    }
+
+    #[inline]
+    fn add(
+        &mut self,
+        state: &mut Arena,
+        event: &OrderEvent,
+        book: &mut Book,
+    ) -> Result<Result<Counted, Reason>, StateError> {
+        Ok(match self.enter(state, event, event.reference, event.side(), book)? {
+            true => Ok(Counted::Added),
+            false => Err((FaultKind::LiveReference, event.reference)),
+        })
+    }
+
+    #[inline]
+    fn delete(
+        &mut self,
+        state: &mut Arena,
+        event: &OrderEvent,
+        book: &mut Book,
+    ) -> Result<Result<Counted, Reason>, StateError> {
+        Ok(match self.leave(state, event, book)? {
+            Some(_) => Ok(Counted::Deleted),
+            None => Err((FaultKind::UnknownOrder, event.reference)),
+        })
     }
 
     fn replace(
         &mut self,
         state: &mut Arena,
         event: &OrderEvent,
-        key: OrderKey,
-        order: Order,
-        instrument: &mut Instrument,
+        book: &mut Book,
     ) -> Result<Result<Counted, Reason>, StateError> {
+        let old_key = OrderKey::new(event.instrument, event.reference);
         let new_key = OrderKey::new(event.instrument, event.new_reference());
-        // The order itself is still live when the message comes: it cannot be replaced by its own reference.
-        if self.orders.get(state, new_key, instrument.generation).is_some() {
+        let old = self.orders.get(state, old_key, book.generation);
+        if old.is_none() {
+            return Ok(Err((FaultKind::UnknownOrder, event.reference)));
+        }
+        // The old order is still live when the message comes: it cannot be replaced under its own reference.
+        if self.orders.get(state, new_key, book.generation).is_some() {
             return Ok(Err((FaultKind::LiveReference, event.new_reference())));
         }
-        self.leave(state, event.instrument, key, order, order.shares, instrument)?;
-        self.enter(state, event, new_key, order.side(), instrument)?;
+        if let Some(old) = self.leave(state, event, book)? {
+            self.enter(state, event, event.new_reference(), old.side(), book)?;
+        }
         Ok(Ok(Counted::Replaced))
     }
 
-    /// An order with the event's shares and price enters.
+    fn modify(
+        &mut self,
+        state: &mut Arena,
+        event: &OrderEvent,
+        book: &mut Book,
+    ) -> Result<Result<Counted, Reason>, StateError> {
+        let key = OrderKey::new(event.instrument, event.reference);
+        if let Some(order) = self.orders.get(state, key, book.generation) {
+            if order.side() != event.side() {
+                return Ok(Err((FaultKind::SideChanged, event.reference)));
+            }
+            self.leave(state, event, book)?;
+        }
+        self.enter(state, event, event.reference, event.side(), book)?;
+        Ok(Ok(Counted::Replaced))
+    }
+
+    /// Shares of an order are executed or cancelled.
+    fn reduce(
+        &mut self,
+        state: &mut Arena,
+        event: &OrderEvent,
+        book: &mut Book,
+    ) -> Result<Result<Counted, Reason>, StateError> {
+        let key = OrderKey::new(event.instrument, event.reference);
+        let Some(order) = self.orders.get(state, key, book.generation) else {
+            return Ok(Err((FaultKind::UnknownOrder, event.reference)));
+        };
+        if event.shares > order.shares {
+            return Ok(Err((FaultKind::TooManyShares, event.reference)));
+        }
+        if event.shares == order.shares {
+            self.leave(state, event, book)?;
+        } else {
+            self.orders.set_shares(state, key, order.shares - event.shares)?;
+            self.take_shares(state, event.instrument, &order, event.shares, book)?;
+        }
+        Ok(Ok(match event.kind {
+            OrderKind::Execute => Counted::Executed(event.shares, order.price),
+            OrderKind::ExecuteAt if event.printable() => Counted::Executed(event.shares, event.price),
+            OrderKind::ExecuteAt => Counted::Executed(0, 0),
+            OrderKind::CancelOrDelete if event.shares == order.shares => Counted::Deleted,
+            _ => Counted::Cancelled,
+        }))
+    }
+
+    /// An order with the event's shares and price enters as `reference`; false, and nothing, if that is live.
     #[inline]
     fn enter(
         &mut self,
         state: &mut Arena,
         event: &OrderEvent,
-        key: OrderKey,
+        reference: u64,
         side: Side,
-        instrument: &mut Instrument,
-    ) -> Result<(), StateError> {
-        let order = Order::new(event.price, event.shares, side, instrument.generation);
-        self.orders.put(state, key, order)?;
-        instrument.live += 1;
-        let book = BookSide { instrument: event.instrument, side };
-        let leaves = &mut instrument.leaves[side as usize];
-        let sum = self.levels.add(state, book, leaves, event.price, u64::from(event.shares))?;
-        let (best, shares) = instrument.best(side);
-        if shares == 0 || book.rank(event.price) >= book.rank(best) {
-            instrument.set_best(side, event.price, sum);
+        book: &mut Book,
+    ) -> Result<bool, StateError> {
+        let order = Order::new(event.price, event.shares, side, book.generation);
+        if !self.orders.put(state, OrderKey::new(event.instrument, reference), order)? {
+            return Ok(false);
         }
-        Ok(())
+        book.live += 1;
+        let of = BookSide { instrument: event.instrument, side };
+        let leaves = &mut book.leaves[side as usize];
+        let sum = self.levels.add(state, of, leaves, event.price, u64::from(event.shares))?;
+        let (best, shares) = book.best(side);
+        if shares == 0 || of.rank(event.price) >= of.rank(best) {
+            book.set_best(side, event.price, sum);
+        }
+        Ok(true)
     }
 
-    /// `shares` of an order, at most all, leave.
+    /// The event's order leaves with all its shares; `None`, and nothing, if it is not live.
     #[inline]
-    fn leave(
+    fn leave(&mut self, state: &mut Arena, event: &OrderEvent, book: &mut Book) -> Result<Option<Order>, StateError> {
+        let key = OrderKey::new(event.instrument, event.reference);
+        let Some(order) = self.orders.take(state, key, book.generation)? else { return Ok(None) };
+        book.live -= 1;
+        self.take_shares(state, event.instrument, &order, order.shares, book)?;
+        Ok(Some(order))
+    }
+
+    /// `shares` of `order` leave its level.
+    #[inline]
+    fn take_shares(
         &mut self,
         state: &mut Arena,
-        id: u32,
-        key: OrderKey,
-        order: Order,
+        instrument: u32,
+        order: &Order,
         shares: u32,
-        instrument: &mut Instrument,
+        book: &mut Book,
     ) -> Result<(), StateError> {
-        if shares == order.shares {
-            self.orders.remove(state, key)?;
-            instrument.live -= 1;
-        } else {
-            self.orders.set_shares(state, key, order.shares - shares)?;
-        }
         let side = order.side();
-        let book = BookSide { instrument: id, side };
-        let leaves = instrument.leaves[side as usize];
-        let left = self.levels.take(state, book, leaves, order.price, u64::from(shares))?;
-        if instrument.best(side).0 == order.price {
-            let best = if left > 0 {
+        let of = BookSide { instrument, side };
+        let leaves = book.leaves[side as usize];
+        let left = self.levels.take(state, of, leaves, order.price, u64::from(shares))?;
+        if book.best(side).0 == order.price {
+            let (price, shares) = if left > 0 {
                 (order.price, left)
             } else {
-                self.levels.best(state, book, leaves).map_or((0, 0), |level| (level.price, level.shares))
+                self.levels.best(state, of, leaves).map_or((0, 0), |level| (level.price, level.shares))
             };
-            instrument.set_best(side, best.0, best.1);
+            book.set_best(side, price, shares);
         }
         Ok(())
     }
 
     /// All orders leave.
     #[cold]
-    fn clear(&mut self, state: &mut Arena, id: u32, instrument: &mut Instrument) -> Result<Counted, StateError> {
+    fn clear(&mut self, state: &mut Arena, id: u32, book: &mut Book) -> Result<Counted, StateError> {
         for side in [Side::Bid, Side::Ask] {
-            let leaves = &mut instrument.leaves[side as usize];
-            self.levels.clear(state, BookSide { instrument: id, side }, leaves)?;
-            instrument.set_best(side, 0, 0);
+            self.levels.clear(state, BookSide { instrument: id, side }, &mut book.leaves[side as usize])?;
+            book.set_best(side, 0, 0);
         }
-        let dead = std::mem::take(&mut instrument.live);
+        let dead = std::mem::take(&mut book.live);
         if dead > 0 {
-            instrument.generation = instrument.generation.wrapping_add(1);
-            // The sweep asks the map for the generation.
-            self.instruments.insert(state, id, *instrument)?;
+            book.generation = book.generation.wrapping_add(1);
+            // A sweep asks the instruments for their generations.
+            let generation = book.generation;
+            self.instruments.modify(state, &id, |instrument| instrument.book.generation = generation)?;
             self.orders.bury(state, &self.instruments, dead)?;
         }
         Ok(Counted::Nothing)

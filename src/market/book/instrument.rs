@@ -14,12 +14,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct Instrument {
-    /// The symbol that `share` is for.
+    /// What every order event reads and may change.
+    pub(super) book: Book,
+    /// What is counted. Its quote is set when the last event's symbol becomes another.
+    pub(super) share: Share,
+}
+
+/// An instrument's book, but for its orders and levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Book {
+    /// The symbol that the instrument counts for.
     pub(super) symbol: SymbolCode,
     /// The symbol of the last accepted order event; 0 before the first.
     pub(super) last_symbol: u64,
-    /// What is counted. Its quote is set when the last event's symbol becomes another.
-    pub(super) share: Share,
     /// The best quote.
     pub(super) quote: Quote,
     /// The best quote as it was last put out.
@@ -36,12 +44,24 @@ pub(super) struct Instrument {
 }
 
 impl Instrument {
-    /// An instrument with an empty book.
+    /// An instrument with an empty book that counts for `symbol`.
+    pub(super) fn new(symbol: SymbolCode, key_group: u16) -> Self {
+        Self { book: Book::new(symbol, key_group), share: Share::default() }
+    }
+
+    /// What the instrument contributes to its own symbol's row.
+    pub(super) fn own_share(&self) -> Share {
+        let quote = if self.book.last_symbol == self.book.symbol.0 { self.book.quote } else { self.share.quote };
+        Share { quote, ..self.share }
+    }
+}
+
+impl Book {
+    /// An empty book.
     pub(super) fn new(symbol: SymbolCode, key_group: u16) -> Self {
         Self {
             symbol,
             last_symbol: 0,
-            share: Share::default(),
             quote: Quote::default(),
             emitted: Quote::default(),
             live: 0,
@@ -50,12 +70,6 @@ impl Instrument {
             key_group,
             zero: 0,
         }
-    }
-
-    /// What the instrument contributes to its first symbol's row.
-    pub(super) fn own_share(&self) -> Share {
-        let quote = if self.last_symbol == self.symbol.0 { self.quote } else { self.share.quote };
-        Share { quote, ..self.share }
     }
 
     /// Price and shares of the best level of a side; 0 shares for none.

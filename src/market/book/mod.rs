@@ -20,7 +20,7 @@ use crate::{
     state::{Arena, KeyedMap, StateError},
 };
 use apply::Counted;
-use instrument::Instrument;
+use instrument::{Book, Instrument};
 use levels::Levels;
 use orders::Orders;
 use thiserror::Error;
@@ -112,7 +112,9 @@ impl KeyedCoProcess for OrderBook {
     fn close(&mut self, state: &mut Arena) -> Result<(), OperatorError> {
         let books = self.books.as_ref().ok_or(BookNotOpen)?;
         let mut result = OrderBookResult::default();
-        books.instruments.for_each(state, |&id, instrument| result.set(instrument.symbol, id, instrument.own_share()));
+        books
+            .instruments
+            .for_each(state, |&id, instrument| result.set(instrument.book.symbol, id, instrument.own_share()));
         books.shares.for_each(state, |key, share| result.set(key.symbol, key.instrument, *share));
         books.faults.report(state, NAME, &mut result.faults);
         self.results.publish(result);
@@ -124,65 +126,72 @@ impl Books {
     /// Handles an order event; gives the change of the best quote, if there is one.
     #[inline]
     fn order(&mut self, event: &OrderEvent, state: &mut Arena) -> Result<Option<QuoteChange>, OperatorError> {
-        let id = event.instrument;
-        let known = self.instruments.get(state, &id).copied();
-        let is_known = known.is_some();
-        let mut instrument = known.unwrap_or_else(|| {
-            let symbol = event.symbol().unwrap_or(SymbolCode(0));
-            Instrument::new(symbol, state.key_group())
+        let before = self.instruments.get(state, &event.instrument).map(|instrument| instrument.book);
+        let mut book = before.unwrap_or_else(|| {
+            // An event that lets an unknown instrument in has its symbol with it; others are rejected below.
+            Book::new(event.symbol().unwrap_or(SymbolCode(0)), state.key_group())
         });
-        let symbol = event.symbol().unwrap_or(instrument.symbol);
-        match self.apply(state, event, &mut instrument)? {
-            Ok(Counted::Nothing) if event.kind == OrderKind::Mark => {
-                if !is_known {
-                    return Ok(None);
-                }
-            }
-            Ok(counted) => self.count(state, event, symbol, known.as_ref(), &mut instrument, counted)?,
-            Err((kind, detail)) => {
-                let fault = Fault { offset: event.offset(), kind, subject: apply::subject(event), detail };
-                self.faults.record(state, id, fault)?;
-                if !is_known {
-                    return Ok(None);
-                }
-            }
+        let symbol = event.symbol().unwrap_or(book.symbol);
+        let outcome = self.apply(state, event, &mut book)?;
+        if let Err((kind, detail)) = outcome {
+            let fault = Fault { offset: event.offset(), kind, subject: apply::subject(event), detail };
+            self.faults.record(state, event.instrument, fault)?;
         }
-        let change = (event.ends_event() && instrument.quote != instrument.emitted).then(|| {
-            instrument.emitted = instrument.quote;
-            QuoteChange { symbol, quote: instrument.quote }
+        let counted = outcome.ok().filter(|_| event.kind != OrderKind::Mark);
+        if before.is_none() && counted.is_none() {
+            return Ok(None);
+        }
+        let change = (event.ends_event() && book.quote != book.emitted).then(|| {
+            book.emitted = book.quote;
+            QuoteChange { symbol, quote: book.quote }
         });
-        self.instruments.insert(state, id, instrument)?;
+        self.store(state, event, symbol, before, book, counted)?;
         Ok(change)
     }
 
-    /// Counts an accepted order event under `symbol`. `before` is the instrument before the event.
+    /// Stores the book behind an order event, and counts the event under `symbol` if it was accepted.
     #[inline]
-    fn count(
+    fn store(
         &mut self,
         state: &mut Arena,
         event: &OrderEvent,
         symbol: SymbolCode,
-        before: Option<&Instrument>,
-        instrument: &mut Instrument,
-        counted: Counted,
+        before: Option<Book>,
+        mut book: Book,
+        counted: Option<Counted>,
     ) -> Result<(), StateError> {
         let seen = event.offset() + 1;
-        if symbol == instrument.symbol {
-            instrument.last_symbol = symbol.0;
-            instrument.share.seen = seen;
-            counted.add_to(&mut instrument.share.counters);
-            return Ok(());
+        let own = symbol == book.symbol;
+        if counted.is_some() {
+            book.last_symbol = symbol.0;
         }
-        if let Some(before) = before.filter(|before| before.last_symbol == before.symbol.0) {
-            instrument.share.quote = before.quote;
+        let change = |instrument: &mut Instrument| {
+            if let Some(before) = before.filter(|before| !own && before.last_symbol == before.symbol.0) {
+                // The instrument gives its own symbol up: what its quote was until now stays with that.
+                instrument.share.quote = before.quote;
+            }
+            instrument.book = book;
+            if let Some(counted) = counted.filter(|_| own) {
+                instrument.share.seen = seen;
+                counted.add_to(&mut instrument.share.counters);
+            }
+        };
+        let changed = self.instruments.modify(state, &event.instrument, change)?;
+        if changed.is_none() {
+            let mut instrument = Instrument { book, share: Share::default() };
+            change(&mut instrument);
+            self.instruments.insert(state, event.instrument, instrument)?;
         }
-        instrument.last_symbol = symbol.0;
-        let quote = instrument.quote;
-        let key = ShareKey { symbol, instrument: event.instrument, zero: 0 };
-        self.shares.upsert(state, key, Share::default(), |share| {
-            (share.seen, share.quote) = (seen, quote);
-            counted.add_to(&mut share.counters);
-        })
+        match counted {
+            Some(counted) if !own => {
+                let key = ShareKey { symbol, instrument: event.instrument, zero: 0 };
+                self.shares.upsert(state, key, Share::default(), |share| {
+                    (share.seen, share.quote) = (seen, book.quote);
+                    counted.add_to(&mut share.counters);
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Handles a trade event.
@@ -196,7 +205,7 @@ impl Books {
         };
         let new = Instrument::new(event.symbol, state.key_group());
         let own = self.instruments.upsert(state, event.instrument, new, |instrument| {
-            let own = instrument.symbol == event.symbol;
+            let own = instrument.book.symbol == event.symbol;
             if own {
                 count(&mut instrument.share.counters);
             }

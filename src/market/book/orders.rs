@@ -51,8 +51,13 @@ impl Order {
     }
 
     #[inline]
+    fn generation(&self) -> u32 {
+        self.side_and_generation >> 1
+    }
+
+    #[inline]
     fn is_of(&self, generation: u32) -> bool {
-        self.side_and_generation >> 1 == generation << 1 >> 1
+        self.generation() == generation << 1 >> 1
     }
 }
 
@@ -71,7 +76,7 @@ impl Orders {
     pub(super) fn open(state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<Self, StateError> {
         let orders = KeyedMap::open(state, "book.orders", 1)?;
         let mut live = 0;
-        instruments.for_each(state, |_, instrument| live += instrument.live);
+        instruments.for_each(state, |_, instrument| live += instrument.book.live);
         Ok(Self { orders, live })
     }
 
@@ -81,12 +86,20 @@ impl Orders {
         self.orders.get(state, &key).copied().filter(|order| order.is_of(generation))
     }
 
-    /// Puts an order in, in the place of a dead one of the same reference if there is one.
+    /// Puts an order in, unless one of the same reference is live; says whether it is in.
     #[inline]
-    pub(super) fn put(&mut self, state: &mut Arena, key: OrderKey, order: Order) -> Result<(), StateError> {
-        self.orders.insert(state, key, order)?;
-        self.live += 1;
-        Ok(())
+    pub(super) fn put(&mut self, state: &mut Arena, key: OrderKey, order: Order) -> Result<bool, StateError> {
+        // One search instead of two: a live order in the way is the exception, and is put back.
+        match self.orders.insert(state, key, order)? {
+            Some(before) if before.is_of(order.generation()) => {
+                self.orders.insert(state, key, before)?;
+                Ok(false)
+            }
+            _ => {
+                self.live += 1;
+                Ok(true)
+            }
+        }
     }
 
     /// Sets the shares of an order that is there.
@@ -95,12 +108,18 @@ impl Orders {
         self.orders.modify(state, &key, |order| order.shares = shares).map(|_| ())
     }
 
-    /// Removes a live order.
+    /// Takes an order out, if it is live in `generation`.
     #[inline]
-    pub(super) fn remove(&mut self, state: &mut Arena, key: OrderKey) -> Result<(), StateError> {
-        self.orders.remove(state, &key)?;
-        self.live -= 1;
-        Ok(())
+    pub(super) fn take(
+        &mut self,
+        state: &mut Arena,
+        key: OrderKey,
+        generation: u32,
+    ) -> Result<Option<Order>, StateError> {
+        // A dead one is gone with it, which is as well.
+        let order = self.orders.remove(state, &key)?.filter(|order| order.is_of(generation));
+        self.live -= u64::from(order.is_some());
+        Ok(order)
     }
 
     /// `count` orders have died: the generation of their instrument, as `instruments` has it, is over.
@@ -120,7 +139,7 @@ impl Orders {
     fn sweep(&mut self, state: &mut Arena, instruments: &KeyedMap<u32, Instrument>) -> Result<(), StateError> {
         let mut current = HashMap::new();
         instruments.for_each(state, |&id, instrument| {
-            current.insert(id, (instrument.generation, instrument.key_group));
+            current.insert(id, (instrument.book.generation, instrument.book.key_group));
         });
         let mut dead = Vec::new();
         self.orders.for_each(state, |key, order| {
@@ -141,5 +160,58 @@ impl Orders {
         }
         state.set_key_group(at_hand)?;
         removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{market::symbol::SymbolCode, state::ArenaOptions};
+
+    #[test]
+    fn dead_orders_are_swept_out_and_live_ones_of_all_key_groups_stay() {
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let mut instruments: KeyedMap<u32, Instrument> = KeyedMap::open(&mut state, "instruments", 1).unwrap();
+        let mut orders = Orders::open(&mut state, &instruments).unwrap();
+        let add = |state: &mut Arena, orders: &mut Orders, instrument: u32, reference, generation| {
+            state.set_key_group(instrument as u16).unwrap();
+            let order = Order::new(1, 1, Side::Ask, generation);
+            assert!(orders.put(state, OrderKey::new(instrument, reference), order).unwrap());
+        };
+        for instrument in [3, 4] {
+            state.set_key_group(instrument as u16).unwrap();
+            let new = Instrument::new(SymbolCode::of_instrument(instrument), instrument as u16);
+            instruments.insert(&mut state, instrument, new).unwrap();
+        }
+        (0..100).for_each(|reference| add(&mut state, &mut orders, 4, reference, 0));
+        for round in 0..50_u32 {
+            for reference in 0..100 {
+                add(&mut state, &mut orders, 3, u64::from(round) * 60 + reference, round);
+            }
+            instruments.modify(&mut state, &3, |instrument| instrument.book.generation = round + 1).unwrap();
+            orders.bury(&mut state, &instruments, 100).unwrap();
+            assert_eq!((orders.live, state.key_group()), (100, 3));
+            assert!(orders.orders.len() <= 100 + FEW, "{}", orders.orders.len());
+        }
+        assert!(orders.take(&mut state, OrderKey::new(3, 49 * 60), 50).unwrap().is_none());
+        state.set_key_group(4).unwrap();
+        for reference in 0..100 {
+            assert!(orders.take(&mut state, OrderKey::new(4, reference), 0).unwrap().is_some());
+        }
+        assert_eq!(orders.live, 0);
+    }
+
+    #[test]
+    fn a_live_order_is_not_overwritten_and_a_dead_one_is() {
+        let mut state = Arena::new(ArenaOptions::default()).unwrap();
+        let instruments = KeyedMap::open(&mut state, "instruments", 1).unwrap();
+        let mut orders = Orders::open(&mut state, &instruments).unwrap();
+        let (key, order) = (OrderKey::new(1, u64::MAX), Order::new(5, 6, Side::Bid, 0));
+        assert!(orders.put(&mut state, key, order).unwrap());
+        assert!(!orders.put(&mut state, key, Order::new(7, 8, Side::Ask, 0)).unwrap());
+        assert_eq!(orders.get(&state, key, 0), Some(order));
+        assert_eq!(orders.get(&state, key, 1), None);
+        assert!(orders.put(&mut state, key, Order::new(7, 8, Side::Ask, 1)).unwrap());
+        assert_eq!(orders.get(&state, key, 1).map(|order| (order.price, order.side())), Some((7, Side::Ask)));
     }
 }

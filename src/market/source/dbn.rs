@@ -44,7 +44,7 @@ impl<L: Lane> DbnReader<L> {
             FramedRecord::Incomplete => self.more(feed, state),
             FramedRecord::Unframed => {
                 let reason = format!("it is shorter than the {DBN_HEADER} bytes of a header");
-                Ok(Step::Broken(InputError::Record { path: self.path.clone(), offset, reason }))
+                Ok(Step::Broken(InputError::Record { path: self.path.clone(), offset, reason }.into()))
             }
         }
     }
@@ -81,7 +81,7 @@ impl<L: Lane> DbnReader<L> {
     #[cold]
     fn more(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
         match feed.refill() {
-            Err(error) => Ok(Step::Broken(error)),
+            Err(error) => Ok(Step::Broken(error.into())),
             Ok(Refill::More) => Ok(Step::Nothing),
             Ok(Refill::Pending) => Ok(Step::Pending),
             Ok(Refill::End) => {

@@ -58,7 +58,7 @@ impl<L: Lane> ItchReader<L> {
     #[cold]
     fn more(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
         match feed.refill() {
-            Err(error) => Ok(Step::Broken(error)),
+            Err(error) => Ok(Step::Broken(error.into())),
             Ok(Refill::More) => Ok(Step::Nothing),
             Ok(Refill::Pending) => Ok(Step::Pending),
             Ok(Refill::End) => {
@@ -82,7 +82,7 @@ impl<L: Lane> ItchReader<L> {
             return self.reject(state, fault);
         }
         match feed.refill() {
-            Err(error) => Ok(Step::Broken(error)),
+            Err(error) => Ok(Step::Broken(error.into())),
             Ok(Refill::More) => Ok(Step::Nothing),
             Ok(Refill::Pending) => Ok(Step::Pending),
             Ok(Refill::End) => {

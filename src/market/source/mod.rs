@@ -53,7 +53,7 @@ struct Open<L> {
     /// At 0: the offset at which the input broke. State, because a finished job that is resumed has to know.
     broken_at: KeyedMap<u32, u64>,
     /// Why it broke, if it did so in this attempt.
-    broken: Option<InputError>,
+    broken: Option<Box<InputError>>,
 }
 
 enum Reader<L> {
@@ -70,7 +70,7 @@ enum Step<V> {
     Pending,
     End,
     /// The input cannot be read on.
-    Broken(InputError),
+    Broken(Box<InputError>),
 }
 
 /// A source was asked for records before it was opened.
@@ -135,7 +135,7 @@ impl<L: Lane> Source for MarketSource<L> {
                     return Ok(Polled::EndOfData);
                 }
                 // To read again may help: the job fails, and its last checkpoint can be resumed.
-                Step::Broken(error) => return Err(error.into()),
+                Step::Broken(error) => return Err(error),
             }
         }
         Ok(Polled::Pending)
