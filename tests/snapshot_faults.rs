@@ -84,6 +84,34 @@ fn a_segment_in_which_a_sync_failed_is_never_written_again() {
 }
 
 #[test]
+fn what_a_failed_sync_leaves_behind_is_not_history_even_if_it_cannot_be_cut_off() {
+    for steps in [1, 2, 3] {
+        let (store, mut model) = (MemoryStore::new(), Model::default());
+        let mut writer = begin(&store);
+        for checkpoint in 1..=6 {
+            touch(&mut model, checkpoint as u32, 40);
+            let mut left = if (3..3 + steps).contains(&checkpoint) { 1 } else { 0 };
+            store.set_faults(move |operation| match operation {
+                Operation::Trim => Some(Fault::Io),
+                Operation::Sync if left > 0 => {
+                    left -= 1;
+                    Some(Fault::Io)
+                }
+                _ => None,
+            });
+            model.checkpoint(&mut writer, checkpoint, 2);
+            settle(&mut writer, 9);
+        }
+        store.clear_faults();
+        // A process that starts again on a running system sees the failed commit records, whole and in place.
+        let log = open(&store).unwrap();
+        let expected: Vec<u64> = (1..=6).filter(|checkpoint| !(3..3 + steps).contains(checkpoint)).collect();
+        assert_eq!(log.checkpoints().collect::<Vec<_>>(), expected);
+        assert_restores(&log, &model);
+    }
+}
+
+#[test]
 fn a_full_disk_fails_every_checkpoint_at_once_and_recovers_with_all_lines() {
     let (store, mut model) = (MemoryStore::journaled(), Model::default());
     let mut writer = begin(&store);

@@ -22,6 +22,8 @@ pub enum Operation {
     Write,
     /// A segment is made durable.
     Sync,
+    /// A segment is cut or removed.
+    Trim,
     /// The manifest is replaced.
     ReplaceManifest,
     /// A segment or the manifest is read.
@@ -199,6 +201,7 @@ impl Store for MemoryStore {
 
     fn trim(&self, segment: u32, len: u64) -> Result<(), StoreError> {
         let mut inner = self.lock();
+        inner.fault(Operation::Trim).map_err(StoreError::io("cut", format!("segment {segment} in memory")))?;
         if let Some(file) = inner.segments.get_mut(&segment) {
             file.truncate(len as usize);
             inner.log(Step::Trim { segment, len });
@@ -246,8 +249,10 @@ impl SegmentIo for MemoryIo {
             let _ = self.store.trim(self.segment, keep);
         } else {
             let mut inner = self.store.lock();
-            inner.segments.remove(&self.segment);
-            inner.log(Step::Remove { segment: self.segment });
+            if inner.fault(Operation::Trim).is_ok() {
+                inner.segments.remove(&self.segment);
+                inner.log(Step::Remove { segment: self.segment });
+            }
         }
     }
 
