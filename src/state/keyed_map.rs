@@ -74,8 +74,8 @@ impl<K: Plain, V: Plain> KeyedMap<K, V> {
         self.table.find(arena, Table::<K, V>::hash(key), key).is_some()
     }
 
-    /// Starts loading what a following operation with this key in this key group reads first. Issue it for a batch of
-    /// keys, then do the operations: their cache misses overlap.
+    /// Starts loading what a following operation with this key in this key group reads. Call it for a batch of keys (16,
+    /// say), then do the operations: their cache misses overlap.
     #[inline]
     pub fn prefetch(&self, arena: &Arena, key: &K) {
         self.table.prefetch(arena, Table::<K, V>::hash(key));

@@ -7,6 +7,7 @@ use crate::state::StateError;
 use crate::state::epoch::NoExtent;
 use crate::state::extents::{Extent, ORDERS};
 use crate::state::page::{PAGE_BYTES, Page, PageId, lines_of};
+use crate::state::tags::prefetch;
 
 /// Pages, for the states.
 impl Arena {
@@ -62,6 +63,12 @@ impl Arena {
     pub(crate) fn page(&self, extent: Extent) -> &Page {
         // SAFETY: only the owner writes to pages, through `&mut self`; the region checks the index.
         self.epochs.shared().pages.read(extent, |page| unsafe { &*page })
+    }
+
+    /// Starts loading what [`Arena::write`] looks at.
+    #[inline(always)]
+    pub(crate) fn prefetch_meta(&self, extent: Extent) {
+        self.epochs.shared().meta.read(extent, prefetch);
     }
 
     /// Makes a page writable and marks lines of it. Returns where it is now, which the caller notes in place of
