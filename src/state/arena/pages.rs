@@ -83,17 +83,6 @@ impl Arena {
         Ok((extent, self.epochs.shared().pages.write(extent, |page| unsafe { &mut *page })))
     }
 
-    /// Marks lines of a page and gives it, if it has been made writable in this epoch: what nearly all writes are.
-    #[inline(always)]
-    pub(crate) fn write_running(&mut self, extent: Extent, lines: u64) -> Option<&mut Page> {
-        if !self.epochs.is_running(extent) {
-            return None;
-        }
-        self.epochs.mark(extent, lines);
-        // SAFETY: the page has an entry in the running epoch: see `running_page`.
-        Some(self.epochs.shared().pages.write(extent, |page| unsafe { &mut *page }))
-    }
-
     /// Marks lines of a page that was made writable in this epoch, and gives it.
     #[inline(always)]
     pub(crate) fn rewrite(&mut self, extent: Extent, lines: u64) -> &mut Page {

@@ -3,14 +3,11 @@
 use crate::state::extents::Extent;
 use crate::state::tags::Group;
 
-/// Pages whose tags are allocated together: growth copies nothing but pointers.
-const CHUNK: usize = 16;
-
 /// The pages of one kind, by number. `groups` is always the number of tag groups of the table's layout.
 #[derive(Default)]
 pub(super) struct Directory {
     extents: Vec<Extent>,
-    tags: Vec<Box<[Group]>>,
+    tags: Vec<Group>,
 }
 
 impl Directory {
@@ -20,10 +17,15 @@ impl Directory {
 
     /// Adds the next page, without tags.
     pub fn push(&mut self, extent: Extent, groups: usize) {
-        if self.extents.len() % CHUNK == 0 {
-            self.tags.push(vec![[0; 16]; CHUNK * groups].into());
+        if self.extents.len() == self.extents.capacity() {
+            // An eighth at a time: little is left unused. What is copied is at most 128 KiB, above which the system's
+            // allocator moves page tables instead.
+            let pages = 1 + self.extents.len() / 8;
+            self.extents.reserve_exact(pages);
+            self.tags.reserve_exact(pages * groups);
         }
         self.extents.push(extent);
+        self.tags.resize(self.extents.len() * groups, [0; 16]);
     }
 
     #[inline(always)]
@@ -48,24 +50,23 @@ impl Directory {
     /// One tag group of a page.
     #[inline(always)]
     pub fn group(&self, number: u32, groups: usize, group: usize) -> &Group {
-        &self.tags[number as usize / CHUNK][number as usize % CHUNK * groups + group]
+        &self.tags[number as usize * groups + group]
     }
 
     /// The tags of a page.
     pub fn tags(&self, number: u32, groups: usize) -> &[Group] {
-        let start = number as usize % CHUNK * groups;
-        &self.tags[number as usize / CHUNK][start..start + groups]
+        let start = number as usize * groups;
+        &self.tags[start..start + groups]
     }
 
     /// The tags of a page, for writing.
     pub fn tags_mut(&mut self, number: u32, groups: usize) -> &mut [Group] {
-        let start = number as usize % CHUNK * groups;
-        &mut self.tags[number as usize / CHUNK][start..start + groups]
+        let start = number as usize * groups;
+        &mut self.tags[start..start + groups]
     }
 
     /// Bytes of memory used.
     pub fn bytes(&self) -> usize {
-        let tags: usize = self.tags.iter().map(|chunk| size_of_val(&**chunk)).sum();
-        tags + self.tags.capacity() * size_of::<Box<[Group]>>() + self.extents.capacity() * size_of::<Extent>()
+        self.tags.capacity() * size_of::<Group>() + self.extents.capacity() * size_of::<Extent>()
     }
 }

@@ -17,6 +17,7 @@ use super::bucket::{self, HEADER_LINE, Layout, Lookup};
 use super::extents::Extent;
 use super::page::PageId;
 use super::spiral::Spiral;
+use super::tags::prefetch;
 use super::{Arena, Plain, StateError};
 use crate::hash::stable_hash;
 
@@ -41,9 +42,10 @@ pub(crate) struct Table<K, V> {
 }
 
 /// One key group's table.
+#[repr(C)]
 struct Group {
-    spiral: Spiral,
     buckets: Directory,
+    spiral: Spiral,
     overflow: Overflow,
     entries: u64,
     /// The entries that fit before the next split.
@@ -139,12 +141,10 @@ impl<K: Plain, V: Plain> Table<K, V> {
         let group = self.group(arena);
         let index = group.spiral.page(hash);
         let Some(extent) = group.buckets.get(index) else { return Ok(None) };
-        if let Some(slot) = group.find_home::<K, V>(arena, (index, extent), hash, key)
-            && let Some(page) = arena.write_running(extent, Layout::<K, V>::value_lines(slot))
-        {
-            return Ok(Some(change(Layout::<K, V>::value_mut(page, slot))));
+        match group.find_home::<K, V>(arena, (index, extent), hash, key) {
+            Some(slot) => Ok(Some(change(self.value_mut(arena, &mut At { index, extent, slot })?))),
+            None => self.modify_further(arena, hash, key, change),
         }
-        self.modify_further(arena, hash, key, change)
     }
 
     #[inline(never)]
@@ -161,9 +161,19 @@ impl<K: Plain, V: Plain> Table<K, V> {
         }
     }
 
-    /// Starts loading the entry of a key, and what a write to it looks at.
+    /// Starts loading the tags of a key.
     #[inline(always)]
-    pub fn prefetch(&self, arena: &Arena, hash: u64) {
+    pub fn prefetch_tags(&self, arena: &Arena, hash: u64) {
+        let group = self.group(arena);
+        let index = group.spiral.page(hash);
+        if (index as usize) < group.buckets.len() {
+            prefetch(group.buckets.group(index, Self::GROUPS, Layout::<K, V>::home(hash)));
+        }
+    }
+
+    /// Starts loading the entry of a key, whose tags are there, and what a write to it looks at.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, arena: &Arena, hash: u64) {
         let group = self.group(arena);
         let index = group.spiral.page(hash);
         if let Some(extent) = group.buckets.get(index) {
