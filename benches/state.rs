@@ -93,15 +93,10 @@ impl State {
         self.map.modify(&mut self.arena, &op.key, |value| *value += 1).expect("memory").expect("the key is there");
     }
 
-    /// Updates in batches of 16 whose first cache misses overlap.
+    /// Updates whose cache misses overlap.
     fn update_batched(&mut self, ops: &[Op]) {
-        for batch in ops.chunks(16) {
-            for op in batch {
-                self.arena.set_key_group(op.group).expect("all groups are ours");
-                self.map.prefetch(&self.arena, &op.key);
-            }
-            batch.iter().for_each(|op| self.update(*op));
-        }
+        let add = |_: &Op, value: Option<&mut u64>| *value.expect("the key is there") += 1;
+        self.map.modify_batch(&mut self.arena, ops, |op| (op.group, op.key), add).expect("memory");
     }
 
     fn sum(&self) -> u64 {

@@ -5,6 +5,9 @@ use super::descriptor::{StateDescriptor, StateKind};
 use super::table::Table;
 use super::{Arena, Plain, StateError};
 
+/// Keys whose cache misses overlap in [`KeyedMap::modify_batch`].
+const BATCH: usize = 16;
+
 /// Keys and fixed-size values, as plain bytes in the pages of an arena.
 ///
 /// Every operation concerns the arena's current key group ([`Arena::set_key_group`]), except where it says otherwise.
@@ -74,11 +77,45 @@ impl<K: Plain, V: Plain> KeyedMap<K, V> {
         self.table.find(arena, Table::<K, V>::hash(key), key).is_some()
     }
 
-    /// Starts loading what a following operation with this key in this key group reads first. Issue it for a batch of
-    /// keys, then do the operations: their cache misses overlap.
-    #[inline]
-    pub fn prefetch(&self, arena: &Arena, key: &K) {
-        self.table.prefetch(arena, Table::<K, V>::hash(key));
+    /// Changes the values of many keys in place, in order. `key_of` gives each item's key group and key, and `change` gets
+    /// the item and the key's value, `None` if it has none. The arena's current key group is the last item's afterwards.
+    ///
+    /// The cache misses of 16 keys at a time overlap: at 64 MiB of state and more, this is twice as fast as one
+    /// [`KeyedMap::modify`] after another (`benches/state.rs`).
+    ///
+    /// # Errors
+    /// As [`KeyedMap::modify`], or [`StateError::KeyGroup`] for a key group that the subtask does not own; the items
+    /// before are done.
+    pub fn modify_batch<T>(
+        &mut self,
+        arena: &mut Arena,
+        items: &[T],
+        key_of: impl Fn(&T) -> (u16, K),
+        mut change: impl FnMut(&T, Option<&mut V>),
+    ) -> Result<(), StateError> {
+        for batch in items.chunks(BATCH) {
+            let mut hashes = [0; BATCH];
+            for (item, hash) in batch.iter().zip(&mut hashes) {
+                let (group, key) = key_of(item);
+                *hash = Table::<K, V>::hash(&key);
+                if arena.set_key_group(group).is_ok() {
+                    self.table.prefetch_tags(arena, *hash);
+                }
+            }
+            for (item, hash) in batch.iter().zip(&hashes) {
+                if arena.set_key_group(key_of(item).0).is_ok() {
+                    self.table.prefetch_entry(arena, *hash);
+                }
+            }
+            for (item, hash) in batch.iter().zip(&hashes) {
+                let (group, key) = key_of(item);
+                arena.set_key_group(group)?;
+                if self.table.modify(arena, *hash, &key, |value| change(item, Some(value)))?.is_none() {
+                    change(item, None);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sets the value of a key and returns the one that it had.

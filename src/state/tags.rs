@@ -27,12 +27,6 @@ pub(crate) fn matches(group: &Group, tag: u8) -> u32 {
     }
 }
 
-/// Bit i for each slot i that is taken.
-#[inline(always)]
-pub(crate) fn taken(group: &Group) -> u32 {
-    matches(group, 0) ^ SLOT_BITS
-}
-
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
@@ -79,7 +73,6 @@ mod tests {
             group[at] = tag;
             prop_assert_eq!(matches(&group, tag), portable(&group, tag) & SLOT_BITS);
             prop_assert_eq!(matches(&group, tag) >> at & 1, u32::from(at < SLOTS));
-            prop_assert_eq!(taken(&group).count_ones(), group[..SLOTS].iter().filter(|&&t| t != 0).count() as u32);
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::state::StateError;
 use crate::state::epoch::NoExtent;
 use crate::state::extents::{Extent, ORDERS};
 use crate::state::page::{PAGE_BYTES, Page, PageId, lines_of};
+use crate::state::tags::prefetch;
 
 /// Pages, for the states.
 impl Arena {
@@ -64,6 +65,12 @@ impl Arena {
         self.epochs.shared().pages.read(extent, |page| unsafe { &*page })
     }
 
+    /// Starts loading what [`Arena::write`] looks at.
+    #[inline(always)]
+    pub(crate) fn prefetch_meta(&self, extent: Extent) {
+        self.epochs.shared().meta.read(extent, prefetch);
+    }
+
     /// Makes a page writable and marks lines of it. Returns where it is now, which the caller notes in place of
     /// `extent`, and the page.
     #[inline(always)]
@@ -74,17 +81,6 @@ impl Arena {
         };
         // SAFETY: `touch` has given the page an entry in the running epoch: see `running_page`.
         Ok((extent, self.epochs.shared().pages.write(extent, |page| unsafe { &mut *page })))
-    }
-
-    /// Marks lines of a page and gives it, if it has been made writable in this epoch: what nearly all writes are.
-    #[inline(always)]
-    pub(crate) fn write_running(&mut self, extent: Extent, lines: u64) -> Option<&mut Page> {
-        if !self.epochs.is_running(extent) {
-            return None;
-        }
-        self.epochs.mark(extent, lines);
-        // SAFETY: the page has an entry in the running epoch: see `running_page`.
-        Some(self.epochs.shared().pages.write(extent, |page| unsafe { &mut *page }))
     }
 
     /// Marks lines of a page that was made writable in this epoch, and gives it.

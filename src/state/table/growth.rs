@@ -8,9 +8,9 @@ use crate::state::spiral::{Spiral, page_of};
 use crate::state::{Arena, Plain, StateError};
 
 /// Mean load of the bucket pages at which one is split, in percent. The fullest bucket has 1.44 times the mean, the
-/// emptiest 0.72: at 76 % about 1 % of the entries lie in overflow pages, and with 16-byte entries an entry costs
-/// 23 bytes, all told (benches/state.rs). At 80 % it would be 22.4 bytes and 3 % of the entries.
-const LOAD_PERCENT: u64 = 76;
+/// emptiest 0.72: at 78 % about 1 % of the entries lie in overflow pages, and an entry of 16 bytes costs 23, all told
+/// (benches/state.rs).
+const LOAD_PERCENT: u64 = 78;
 
 /// The entries at which a table of this size is split.
 pub(super) fn limit<K: Plain, V: Plain>(spiral: Spiral) -> u64 {
@@ -47,7 +47,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
         let id = PageId { index, state: self.state, key_group: arena.key_group() };
         let extent = arena.allocate(id, 0, HEADER_LINE)?;
         let group = self.group_mut(arena);
-        group.buckets.push(extent);
+        group.buckets.push(extent, Self::GROUPS);
         group.spiral = Spiral::new(number + 1);
         group.limit = limit::<K, V>(group.spiral);
         Ok(extent)
@@ -55,84 +55,83 @@ impl<K: Plain, V: Plain> Table<K, V> {
 
     /// Splits the next bucket: its even child stays in its page, the odd one gets a new page.
     fn split(&mut self, arena: &mut Arena) -> Result<(), StateError> {
-        let parent = page_of(self.group(arena).spiral.buckets());
+        let parent = self.group(arena).spiral.buckets();
+        let even = page_of(parent);
         // All that can fail comes first.
-        let even = self.touch(arena, parent, Layout::<K, V>::TAG_LINES)?;
-        let chain = self.touch_chain(arena, parent)?;
-        let odd = self.add_bucket(arena)?;
-        let odd_bucket = (self.group(arena).spiral.buckets() - 1) * 2 + 1;
+        let even_extent = self.touch(arena, even, Layout::<K, V>::TAKEN_LINES)?;
+        let chain: Vec<_> = self.group(arena).chain(arena, even_extent).map(|page| page.0).collect();
+        for &number in &chain {
+            self.touch(arena, OVERFLOW << SPACE_SHIFT | number, Layout::<K, V>::TAKEN_LINES)?;
+        }
+        let odd_extent = self.add_bucket(arena)?;
 
-        self.move_odd(arena, odd_bucket, even, odd);
-        if chain.is_some() {
-            bucket::set_chain(arena.rewrite(even, HEADER_LINE), None);
-            self.unspill(arena, odd_bucket, chain, even, odd);
+        let children = [
+            Child { number: even, extent: even_extent },
+            Child { number: page_of(2 * parent + 1), extent: odd_extent },
+        ];
+        self.move_odd(arena, 2 * parent, &children);
+        if let Some(&first) = chain.first() {
+            bucket::set_chain(arena.rewrite(even_extent, 0), None);
+            for number in chain {
+                self.unspill(arena, 2 * parent, &children, (number, first));
+            }
         }
         Ok(())
     }
 
-    /// Makes the tags of a bucket's whole chain writable; returns its first page.
-    fn touch_chain(&mut self, arena: &mut Arena, bucket: u32) -> Result<Option<u32>, StateError> {
-        let group = self.group(arena);
-        let first = group.overflow.follow(None, bucket::chain(group.bucket_page(arena, bucket))).map(|page| page.0);
-        let mut next = first;
-        while let Some(number) = next {
-            let extent = self.touch(arena, OVERFLOW << SPACE_SHIFT | number, Layout::<K, V>::TAG_LINES)?;
-            next =
-                self.group(arena).overflow.follow(Some(number), bucket::chain(arena.page(extent))).map(|page| page.0);
-        }
-        Ok(first)
-    }
-
-    /// Moves the odd bucket's entries from the even one's page to its own.
-    fn move_odd(&mut self, arena: &mut Arena, odd_bucket: u32, even: Extent, odd: Extent) {
-        let spiral = self.group(arena).spiral;
-        let old = *arena.page(even);
+    /// Moves the odd bucket's entries from the even one's page to its own, and makes the even one's tags anew: what was
+    /// in the chain has yet to find its place.
+    fn move_odd(&mut self, arena: &mut Arena, even_bucket: u32, [even, odd]: &[Child; 2]) {
+        let group = self.group_mut(arena);
+        let old = *arena.page(even.extent);
+        group.buckets.tags_mut(even.number, Self::GROUPS).fill([0; 16]);
         for slot in Layout::<K, V>::taken(&old) {
             let key = Layout::<K, V>::key(&old, slot);
             let hash = Self::hash(key);
-            if spiral.bucket(hash) != odd_bucket {
-                continue;
-            }
-            if let Some(free) = Layout::<K, V>::vacant(arena.page(odd), hash) {
-                let page = arena.rewrite(odd, Layout::<K, V>::put_lines(hash, free));
-                Layout::<K, V>::put(page, hash, free, key, Layout::<K, V>::value(&old, slot));
-                Layout::<K, V>::take(arena.rewrite(even, 0), hash, slot);
+            let odd_tags = group.buckets.tags_mut(odd.number, Self::GROUPS);
+            match Layout::<K, V>::vacant(odd_tags, hash) {
+                Some(free) if group.spiral.bucket(hash) != even_bucket => {
+                    let page = arena.rewrite(odd.extent, Layout::<K, V>::put_lines(free));
+                    Layout::<K, V>::put(odd_tags, page, hash, free, key, Layout::<K, V>::value(&old, slot));
+                    Layout::<K, V>::clear(arena.rewrite(even.extent, 0), slot);
+                }
+                _ => Layout::<K, V>::tag_slot(group.buckets.tags_mut(even.number, Self::GROUPS), hash, slot),
             }
         }
-        Layout::<K, V>::recount(arena.rewrite(even, 0), Self::hash);
     }
 
-    /// Moves what the split bucket had in its chain to its children's pages. What does not fit (only if the hashes
-    /// are badly spread) stays, and its bucket keeps the chain.
-    fn unspill(&mut self, arena: &mut Arena, odd_bucket: u32, chain: Option<u32>, even: Extent, odd: Extent) {
+    /// Moves what the split bucket had in an overflow page to its children's pages. What does not fit (only if the
+    /// hashes are badly spread) stays, and its bucket gets the chain, which starts at overflow page `first`.
+    fn unspill(&mut self, arena: &mut Arena, even_bucket: u32, children: &[Child; 2], (number, first): (u32, u32)) {
         let group = self.group_mut(arena);
-        let spiral = group.spiral;
-        let mut next = group.overflow.follow(None, chain);
-        while let Some((number, extent)) = next {
-            let old = *arena.page(extent);
-            for slot in Layout::<K, V>::taken(&old) {
-                let (key, value) = (Layout::<K, V>::key(&old, slot), Layout::<K, V>::value(&old, slot));
-                let hash = Self::hash(key);
-                let child = match odd_bucket ^ spiral.bucket(hash) {
-                    0 => odd,
-                    1 => even,
-                    _ => continue, // another bucket's
-                };
-                match Layout::<K, V>::vacant(arena.page(child), hash) {
-                    Some(free) => {
-                        let page = arena.rewrite(child, Layout::<K, V>::put_lines(hash, free));
-                        Layout::<K, V>::put(page, hash, free, key, value);
-                        Layout::<K, V>::take(arena.rewrite(extent, 0), hash, slot);
-                        group.overflow.freed(number);
-                    }
-                    None => {
-                        let page = arena.rewrite(child, Layout::<K, V>::TAG_LINES);
-                        Layout::<K, V>::pass_all(page);
-                        bucket::set_chain(page, chain);
-                    }
+        let extent = group.overflow.pages.extent(number);
+        let old = *arena.page(extent);
+        for slot in Layout::<K, V>::taken(&old) {
+            let (key, value) = (Layout::<K, V>::key(&old, slot), Layout::<K, V>::value(&old, slot));
+            let hash = Self::hash(key);
+            let Some(child) = children.get((group.spiral.bucket(hash) ^ even_bucket) as usize) else {
+                continue; // another bucket's
+            };
+            let tags = group.buckets.tags_mut(child.number, Self::GROUPS);
+            match Layout::<K, V>::vacant(tags, hash) {
+                Some(free) => {
+                    let page = arena.rewrite(child.extent, Layout::<K, V>::put_lines(free));
+                    Layout::<K, V>::put(tags, page, hash, free, key, value);
+                    let tags = group.overflow.pages.tags_mut(number, Self::GROUPS);
+                    Layout::<K, V>::take(tags, arena.rewrite(extent, 0), hash, slot);
+                    group.overflow.freed(number);
+                }
+                None => {
+                    bucket::pass_all(tags);
+                    bucket::set_chain(arena.rewrite(child.extent, HEADER_LINE), Some(first));
                 }
             }
-            next = group.overflow.follow(Some(number), bucket::chain(&old));
         }
     }
+}
+
+/// One of the two buckets that a bucket is split into: its page.
+struct Child {
+    number: u32,
+    extent: Extent,
 }

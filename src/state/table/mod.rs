@@ -2,18 +2,22 @@
 //!
 //! Each key group has a table of its own: bucket pages addressed by [`super::spiral`], laid out by [`super::bucket`],
 //! and overflow pages shared by the group's fullest buckets ([`overflow`]). A table grows one bucket at a time
-//! ([`growth`]). In memory there is only a directory (the extent of each page); all else lies in the pages.
+//! ([`growth`]). What it keeps in memory besides, the extent and the tags of each page ([`directory`]), follows from
+//! the pages and is made again when a restored table is opened.
 
+mod directory;
 mod growth;
 mod overflow;
 
 use std::marker::PhantomData;
 
+use self::directory::Directory;
 use self::overflow::Overflow;
 use super::bucket::{self, HEADER_LINE, Layout, Lookup};
 use super::extents::Extent;
-use super::page::{Page, PageId};
+use super::page::PageId;
 use super::spiral::Spiral;
+use super::tags::prefetch;
 use super::{Arena, Plain, StateError};
 use crate::hash::stable_hash;
 
@@ -29,7 +33,7 @@ pub(crate) const FIRST_FREE_SPACE: u32 = 2;
 /// The bucket page that every table has first; its header counts the entries.
 const FIRST_PAGE: u32 = 0;
 
-/// A table of all key groups of an arena.
+/// A table for each key group of an arena.
 pub(crate) struct Table<K, V> {
     arena: u64,
     state: u16,
@@ -37,10 +41,11 @@ pub(crate) struct Table<K, V> {
     _entries: PhantomData<fn(K) -> V>,
 }
 
-/// The directory of one key group's table.
+/// One key group's table.
+#[repr(C)]
 struct Group {
+    buckets: Directory,
     spiral: Spiral,
-    buckets: Vec<Extent>,
     overflow: Overflow,
     entries: u64,
     /// The entries that fit before the next split.
@@ -57,6 +62,8 @@ pub(crate) struct At {
 }
 
 impl<K: Plain, V: Plain> Table<K, V> {
+    const GROUPS: usize = Layout::<K, V>::GROUPS;
+
     /// A table over a state's restored pages, ascending by key group and index; none for a new one.
     pub fn open(
         arena: &Arena,
@@ -76,8 +83,8 @@ impl<K: Plain, V: Plain> Table<K, V> {
                 return Err((id.key_group, format!("page {number} of space {space} where page {expected} should be")));
             }
             match space {
-                BUCKETS => group.buckets.push(extent),
-                _ => group.overflow.push(extent, Layout::<K, V>::taken(arena.page(extent)).count()),
+                BUCKETS => group.buckets.push(extent, Self::GROUPS),
+                _ => group.overflow.push(extent, Self::GROUPS),
             }
         }
         for (group, key_group) in groups.iter_mut().zip(first_group..) {
@@ -112,20 +119,10 @@ impl<K: Plain, V: Plain> Table<K, V> {
     pub fn find(&self, arena: &Arena, hash: u64, key: &K) -> Option<At> {
         let group = self.group(arena);
         let index = group.spiral.page(hash);
-        let &extent = group.buckets.get(index as usize)?;
-        match Layout::<K, V>::find_home(arena.page(extent), hash, key) {
+        let extent = group.buckets.get(index)?;
+        match group.find_home::<K, V>(arena, (index, extent), hash, key) {
             Some(slot) => Some(At { index, extent, slot }),
-            None => Self::find_further(group, arena, (index, extent), hash, key),
-        }
-    }
-
-    #[inline(never)]
-    fn find_further(group: &Group, arena: &Arena, bucket: (u32, Extent), hash: u64, key: &K) -> Option<At> {
-        let (index, extent) = bucket;
-        match Layout::<K, V>::find(arena.page(extent), hash, key) {
-            Lookup::Hit(slot) => Some(At { index, extent, slot }),
-            Lookup::Miss => None,
-            Lookup::Beyond => overflow::find::<K, V>(group, arena, extent, hash, key),
+            None => group.find_further::<K, V>(arena, (index, extent), hash, key),
         }
     }
 
@@ -143,13 +140,11 @@ impl<K: Plain, V: Plain> Table<K, V> {
     ) -> Result<Option<R>, StateError> {
         let group = self.group(arena);
         let index = group.spiral.page(hash);
-        let Some(&extent) = group.buckets.get(index as usize) else { return Ok(None) };
-        if let Some(slot) = Layout::<K, V>::find_home(arena.page(extent), hash, key)
-            && let Some(page) = arena.write_running(extent, Layout::<K, V>::value_lines(slot))
-        {
-            return Ok(Some(change(Layout::<K, V>::value_mut(page, slot))));
+        let Some(extent) = group.buckets.get(index) else { return Ok(None) };
+        match group.find_home::<K, V>(arena, (index, extent), hash, key) {
+            Some(slot) => Ok(Some(change(self.value_mut(arena, &mut At { index, extent, slot })?))),
+            None => self.modify_further(arena, hash, key, change),
         }
-        self.modify_further(arena, hash, key, change)
     }
 
     #[inline(never)]
@@ -166,12 +161,26 @@ impl<K: Plain, V: Plain> Table<K, V> {
         }
     }
 
-    /// Starts loading what a lookup reads first.
+    /// Starts loading the tags of a key.
     #[inline(always)]
-    pub fn prefetch(&self, arena: &Arena, hash: u64) {
+    pub fn prefetch_tags(&self, arena: &Arena, hash: u64) {
         let group = self.group(arena);
-        if let Some(&extent) = group.buckets.get(group.spiral.page(hash) as usize) {
-            Layout::<K, V>::prefetch(arena.page(extent), hash);
+        let index = group.spiral.page(hash);
+        if (index as usize) < group.buckets.len() {
+            prefetch(group.buckets.group(index, Self::GROUPS, Layout::<K, V>::home(hash)));
+        }
+    }
+
+    /// Starts loading the entry of a key, whose tags are there, and what a write to it looks at.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, arena: &Arena, hash: u64) {
+        let group = self.group(arena);
+        let index = group.spiral.page(hash);
+        if let Some(extent) = group.buckets.get(index) {
+            let home = Layout::<K, V>::home(hash);
+            let tags = group.buckets.group(index, Self::GROUPS, home);
+            Layout::<K, V>::prefetch_home(home, tags, arena.page(extent), hash);
+            arena.prefetch_meta(extent);
         }
     }
 
@@ -211,35 +220,37 @@ impl<K: Plain, V: Plain> Table<K, V> {
         self.make_room(arena)?;
         self.touch(arena, FIRST_PAGE, HEADER_LINE)?;
         let group = self.group(arena);
-        let index = group.spiral.page(hash);
-        let extent = group.buckets[index as usize];
-        let at = match Layout::<K, V>::vacant(arena.page(extent), hash) {
-            Some(slot) => At { index, extent: self.touch(arena, index, Layout::<K, V>::put_lines(hash, slot))?, slot },
-            None => self.spill(arena, hash, index)?,
+        let bucket = group.spiral.page(hash);
+        let (index, slot) = match Layout::<K, V>::vacant(group.buckets.tags(bucket, Self::GROUPS), hash) {
+            Some(slot) => (BUCKETS << SPACE_SHIFT | bucket, slot),
+            None => self.spill(arena, hash, bucket)?,
         };
-        Layout::<K, V>::put(arena.rewrite(at.extent, 0), hash, at.slot, key, value);
+        let extent = self.touch(arena, index, Layout::<K, V>::put_lines(slot))?;
+        let group = self.group_mut(arena);
+        if index != bucket {
+            group.overflow.filled(index & NUMBER);
+            bucket::pass_all(group.buckets.tags_mut(bucket, Self::GROUPS));
+        }
+        let tags = group.tags_mut(index, Self::GROUPS);
+        Layout::<K, V>::put(tags, arena.rewrite(extent, 0), hash, slot, key, value);
         self.count(arena, |entries| entries + 1);
-        Ok(at)
+        Ok(At { index, extent, slot })
     }
 
     /// Removes the entry at a place that `find` gave.
     pub fn remove(&mut self, arena: &mut Arena, hash: u64, at: At) -> Result<V, StateError> {
         self.touch(arena, FIRST_PAGE, HEADER_LINE)?;
-        let bucket = self.group(arena).spiral.page(hash);
+        let extent = self.touch(arena, at.index, Layout::<K, V>::take_lines(at.slot))?;
+        let group = self.group_mut(arena);
+        let bucket = group.spiral.page(hash);
         if at.index != bucket {
-            self.touch(arena, bucket, Layout::<K, V>::TAG_LINES)?;
+            group.overflow.freed(at.index & NUMBER);
+            bucket::unpass_all(group.buckets.tags_mut(bucket, Self::GROUPS));
         }
-        let extent = self.touch(arena, at.index, Layout::<K, V>::take_lines(hash, at.slot))?;
         let page = arena.rewrite(extent, 0);
         let value = *Layout::<K, V>::value(page, at.slot);
-        Layout::<K, V>::take(page, hash, at.slot);
-        if at.index != bucket {
-            let group = self.group_mut(arena);
-            group.overflow.freed(at.index & NUMBER);
-            let extent = group.buckets[bucket as usize];
-            Layout::<K, V>::unpass_all(arena.rewrite(extent, 0));
-        }
-        self.count(arena, |entries| entries - 1);
+        Layout::<K, V>::take(group.tags_mut(at.index, Self::GROUPS), page, hash, at.slot);
+        self.count(arena, |entries| entries.saturating_sub(1));
         Ok(value)
     }
 
@@ -247,7 +258,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
     fn count(&mut self, arena: &mut Arena, change: impl Fn(u64) -> u64) {
         let group = self.group_mut(arena);
         group.entries = change(group.entries);
-        let (entries, first) = (group.entries, group.buckets[FIRST_PAGE as usize]);
+        let (entries, first) = (group.entries, group.buckets.extent(FIRST_PAGE));
         *bucket::count_mut(arena.rewrite(first, 0)) = entries;
     }
 
@@ -258,15 +269,15 @@ impl<K: Plain, V: Plain> Table<K, V> {
 
     /// Bytes of the directories.
     pub fn directory_bytes(&self) -> usize {
-        let pages = |group: &Group| group.buckets.capacity() * size_of::<Extent>() + group.overflow.bytes();
-        self.groups.len() * size_of::<Group>() + self.groups.iter().map(pages).sum::<usize>()
+        let bytes = |group: &Group| size_of::<Group>() + group.buckets.bytes() + group.overflow.bytes();
+        self.groups.iter().map(bytes).sum()
     }
 
     /// Calls `f` with every entry of every key group and the group's index.
     pub fn for_each(&self, arena: &Arena, mut f: impl FnMut(usize, &K, &V)) {
         assert!(self.arena == arena.id(), "a state was used with another arena than it was opened on");
         for (i, group) in self.groups.iter().enumerate() {
-            for extent in group.buckets.iter().copied().chain(group.overflow.extents()) {
+            for extent in group.buckets.extents().chain(group.overflow.extents()) {
                 let page = arena.page(extent);
                 for slot in Layout::<K, V>::taken(page) {
                     f(i, Layout::<K, V>::key(page, slot), Layout::<K, V>::value(page, slot));
@@ -281,7 +292,7 @@ impl Group {
         let spiral = Spiral::new(0);
         Self {
             spiral,
-            buckets: Vec::new(),
+            buckets: Directory::default(),
             overflow: Overflow::default(),
             entries: 0,
             limit: growth::limit::<K, V>(spiral),
@@ -290,27 +301,68 @@ impl Group {
 
     /// Takes up restored pages.
     fn reopen<K: Plain, V: Plain>(&mut self, arena: &Arena) -> Result<(), String> {
-        let Some(&first) = self.buckets.first() else {
+        let Some(first) = self.buckets.get(FIRST_PAGE) else {
             return if self.overflow.len() == 0 { Ok(()) } else { Err("overflow pages without buckets".into()) };
         };
         self.spiral = Spiral::new(self.buckets.len() as u32);
         self.limit = growth::limit::<K, V>(self.spiral);
         self.entries = bucket::count(arena.page(first));
-        let slots = (self.buckets.len() + self.overflow.len()) * Layout::<K, V>::SLOTS;
-        if self.entries > slots as u64 {
-            return Err(format!("{} entries are counted where at most {slots} fit", self.entries));
+        let mut found = 0;
+        for number in 0..self.buckets.len() as u32 {
+            let page = arena.page(self.buckets.extent(number));
+            let tags = self.buckets.tags_mut(number, Layout::<K, V>::GROUPS);
+            for slot in Layout::<K, V>::taken(page) {
+                Layout::<K, V>::tag_slot(tags, Table::<K, V>::hash(Layout::<K, V>::key(page, slot)), slot);
+                found += 1;
+            }
+        }
+        found += self.reopen_overflow::<K, V>(arena);
+        if self.entries != found {
+            return Err(format!("{} entries are counted, {found} are there", self.entries));
         }
         Ok(())
     }
 
-    fn extent_mut(&mut self, index: u32) -> &mut Extent {
-        match index >> SPACE_SHIFT {
-            BUCKETS => &mut self.buckets[index as usize],
-            _ => self.overflow.extent_mut(index & NUMBER),
+    #[inline(always)]
+    fn find_home<K: Plain, V: Plain>(
+        &self,
+        arena: &Arena,
+        (number, extent): (u32, Extent),
+        hash: u64,
+        key: &K,
+    ) -> Option<usize> {
+        let home = Layout::<K, V>::home(hash);
+        let tags = self.buckets.group(number, Layout::<K, V>::GROUPS, home);
+        Layout::<K, V>::find_home(home, tags, arena.page(extent), hash, key)
+    }
+
+    #[inline(never)]
+    fn find_further<K: Plain, V: Plain>(
+        &self,
+        arena: &Arena,
+        (index, extent): (u32, Extent),
+        hash: u64,
+        key: &K,
+    ) -> Option<At> {
+        let tags = self.buckets.tags(index, Layout::<K, V>::GROUPS);
+        match Layout::<K, V>::find(tags, arena.page(extent), hash, key) {
+            Lookup::Hit(slot) => Some(At { index, extent, slot }),
+            Lookup::Miss => None,
+            Lookup::Beyond => self.find_in_chain::<K, V>(arena, extent, hash, key),
         }
     }
 
-    fn bucket_page<'a>(&self, arena: &'a Arena, number: u32) -> &'a Page {
-        arena.page(self.buckets[number as usize])
+    fn extent_mut(&mut self, index: u32) -> &mut Extent {
+        match index >> SPACE_SHIFT {
+            BUCKETS => self.buckets.extent_mut(index),
+            _ => self.overflow.pages.extent_mut(index & NUMBER),
+        }
+    }
+
+    fn tags_mut(&mut self, index: u32, groups: usize) -> &mut [super::tags::Group] {
+        match index >> SPACE_SHIFT {
+            BUCKETS => self.buckets.tags_mut(index, groups),
+            _ => self.overflow.pages.tags_mut(index & NUMBER, groups),
+        }
     }
 }

@@ -3,21 +3,19 @@
 //! By design that is about one entry in a hundred, of the buckets that are split next. An overflow page is shared by
 //! the buckets whose chain leads to it; chains lead to pages with higher numbers only, so they end.
 
-use super::{At, BUCKETS, Group, NUMBER, OVERFLOW, SPACE_SHIFT, Table};
+use super::directory::Directory;
+use super::{At, BUCKETS, Group, OVERFLOW, SPACE_SHIFT, Table};
 use crate::state::bucket::{self, HEADER_LINE, Layout, Lookup};
 use crate::state::extents::Extent;
 use crate::state::page::PageId;
 use crate::state::{Arena, Plain, StateError};
 
-struct OverflowPage {
-    extent: Extent,
-    taken: u32,
-}
-
 /// The overflow pages of a key group.
 #[derive(Default)]
 pub(super) struct Overflow {
-    pages: Vec<OverflowPage>,
+    pub pages: Directory,
+    /// Entries of each.
+    taken: Vec<u32>,
     /// All pages before this one are full.
     roomy: usize,
 }
@@ -28,56 +26,90 @@ impl Overflow {
     }
 
     pub fn bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<OverflowPage>()
+        self.pages.bytes() + self.taken.capacity() * 4
     }
 
-    pub fn push(&mut self, extent: Extent, taken: usize) {
-        self.pages.push(OverflowPage { extent, taken: taken as u32 });
+    pub fn push(&mut self, extent: Extent, groups: usize) {
+        self.pages.push(extent, groups);
+        self.taken.push(0);
     }
 
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
-        self.pages.iter().map(|page| page.extent)
+        self.pages.extents()
     }
 
-    pub fn extent_mut(&mut self, number: u32) -> &mut Extent {
-        &mut self.pages[number as usize].extent
+    /// An entry of the page was added.
+    pub fn filled(&mut self, number: u32) {
+        self.taken[number as usize] += 1;
     }
 
     /// An entry of the page was removed.
     pub fn freed(&mut self, number: u32) {
-        self.pages[number as usize].taken -= 1;
+        self.taken[number as usize] -= 1;
         self.roomy = self.roomy.min(number as usize);
     }
 
     /// The first page from `from` on with a free slot.
     fn find_room(&mut self, from: usize, slots: u32) -> Option<u32> {
-        while self.pages.get(self.roomy).is_some_and(|page| page.taken == slots) {
+        while self.taken.get(self.roomy).is_some_and(|&taken| taken == slots) {
             self.roomy += 1;
         }
         let from = from.max(self.roomy);
-        let found = self.pages.get(from..)?.iter().position(|page| page.taken < slots)?;
+        let found = self.taken.get(from..)?.iter().position(|&taken| taken < slots)?;
         Some((from + found) as u32)
     }
 
     /// The page that follows number `after` in a chain: damaged links, backward or to nowhere, end it.
     pub fn follow(&self, after: Option<u32>, link: Option<u32>) -> Option<(u32, Extent)> {
         let number = link.filter(|&number| after.is_none_or(|after| number > after))?;
-        self.pages.get(number as usize).map(|page| (number, page.extent))
+        self.pages.get(number).map(|extent| (number, extent))
     }
 }
 
-/// Looks a key up in the chain of its bucket's page.
-#[cold]
-pub(super) fn find<K: Plain, V: Plain>(group: &Group, arena: &Arena, bucket: Extent, hash: u64, key: &K) -> Option<At> {
-    let mut next = group.overflow.follow(None, bucket::chain(arena.page(bucket)));
-    while let Some((number, extent)) = next {
-        let page = arena.page(extent);
-        if let Lookup::Hit(slot) = Layout::<K, V>::find(page, hash, key) {
-            return Some(At { index: OVERFLOW << SPACE_SHIFT | number, extent, slot });
-        }
-        next = group.overflow.follow(Some(number), bucket::chain(page));
+impl Group {
+    /// The overflow pages of a bucket, in the order of its chain.
+    pub(super) fn chain<'a>(&'a self, arena: &'a Arena, bucket: Extent) -> impl Iterator<Item = (u32, Extent)> + 'a {
+        let first = self.overflow.follow(None, bucket::chain(arena.page(bucket)));
+        std::iter::successors(first, |&(number, extent)| {
+            self.overflow.follow(Some(number), bucket::chain(arena.page(extent)))
+        })
     }
-    None
+
+    /// Looks a key up in the chain of its bucket's page.
+    #[cold]
+    pub(super) fn find_in_chain<K: Plain, V: Plain>(
+        &self,
+        arena: &Arena,
+        bucket: Extent,
+        hash: u64,
+        key: &K,
+    ) -> Option<At> {
+        self.chain(arena, bucket).find_map(|(number, extent)| {
+            let tags = self.overflow.pages.tags(number, Layout::<K, V>::GROUPS);
+            match Layout::<K, V>::find(tags, arena.page(extent), hash, key) {
+                Lookup::Hit(slot) => Some(At { index: OVERFLOW << SPACE_SHIFT | number, extent, slot }),
+                Lookup::Miss | Lookup::Beyond => None,
+            }
+        })
+    }
+
+    /// Makes the tags of restored overflow pages, and lets their entries' buckets know of them. Returns how many there
+    /// are.
+    pub(super) fn reopen_overflow<K: Plain, V: Plain>(&mut self, arena: &Arena) -> u64 {
+        let groups = Layout::<K, V>::GROUPS;
+        let mut found = 0;
+        for number in 0..self.overflow.len() as u32 {
+            let page = arena.page(self.overflow.pages.extent(number));
+            for slot in Layout::<K, V>::taken(page) {
+                let hash = Table::<K, V>::hash(Layout::<K, V>::key(page, slot));
+                Layout::<K, V>::tag_slot(self.overflow.pages.tags_mut(number, groups), hash, slot);
+                bucket::pass_all(self.buckets.tags_mut(self.spiral.page(hash), groups));
+                self.overflow.filled(number);
+                found += 1;
+            }
+        }
+        found
+    }
 }
 
 /// Where a key that does not fit its bucket's page goes.
@@ -91,60 +123,43 @@ enum Room {
 }
 
 impl<K: Plain, V: Plain> Table<K, V> {
-    /// Finds a slot in an overflow page for a key of a full bucket page, and makes all that is written writable.
+    /// Finds a slot in an overflow page, which is linked to the full bucket page, for a key. Returns page and slot.
     #[cold]
-    pub(super) fn spill(&mut self, arena: &mut Arena, hash: u64, bucket: u32) -> Result<At, StateError> {
-        self.touch(arena, bucket, Layout::<K, V>::TAG_LINES)?;
-        let at = match self.find_room(arena, bucket) {
-            Room::InChain(number) => self.overflow_slot(arena, hash, number)?,
+    pub(super) fn spill(&mut self, arena: &mut Arena, hash: u64, bucket: u32) -> Result<(u32, usize), StateError> {
+        let number = match self.find_room(arena, bucket) {
+            Room::InChain(number) => number,
             Room::Linked { tail, number } => {
-                self.touch(arena, tail, HEADER_LINE)?;
-                let at = self.overflow_slot(arena, hash, number)?;
-                self.link(arena, tail, number);
-                at
+                self.link(arena, tail, number)?;
+                number
             }
             Room::New { tail } => {
                 self.touch(arena, tail, HEADER_LINE)?;
                 let number = self.add_overflow(arena)?;
-                self.link(arena, tail, number);
-                self.overflow_slot(arena, hash, number)?
+                self.link(arena, tail, number)?;
+                number
             }
         };
-        let group = self.group_mut(arena);
-        group.overflow.pages[(at.index & NUMBER) as usize].taken += 1;
-        let extent = group.buckets[bucket as usize];
-        Layout::<K, V>::pass_all(arena.rewrite(extent, 0));
-        Ok(at)
+        let tags = self.group(arena).overflow.pages.tags(number, Self::GROUPS);
+        // The page has a free slot: it counts what it holds, and `vacant` tries every group.
+        let slot = Layout::<K, V>::vacant(tags, hash).unwrap_or_default();
+        Ok((OVERFLOW << SPACE_SHIFT | number, slot))
     }
 
     fn find_room(&mut self, arena: &Arena, bucket: u32) -> Room {
         let slots = Layout::<K, V>::SLOTS as u32;
         let group = self.group_mut(arena);
-        let mut tail = BUCKETS << SPACE_SHIFT | bucket;
         let mut last = None;
-        let mut next = group.overflow.follow(None, bucket::chain(group.bucket_page(arena, bucket)));
-        while let Some((number, extent)) = next {
-            if group.overflow.pages[number as usize].taken < slots {
+        for (number, _) in group.chain(arena, group.buckets.extent(bucket)) {
+            if group.overflow.taken[number as usize] < slots {
                 return Room::InChain(number);
             }
-            tail = OVERFLOW << SPACE_SHIFT | number;
             last = Some(number);
-            next = group.overflow.follow(last, bucket::chain(arena.page(extent)));
         }
+        let tail = last.map_or(BUCKETS << SPACE_SHIFT | bucket, |number| OVERFLOW << SPACE_SHIFT | number);
         match group.overflow.find_room(last.map_or(0, |last| last as usize + 1), slots) {
             Some(number) => Room::Linked { tail, number },
             None => Room::New { tail },
         }
-    }
-
-    /// A slot in an overflow page with room, made writable.
-    fn overflow_slot(&mut self, arena: &mut Arena, hash: u64, number: u32) -> Result<At, StateError> {
-        let index = OVERFLOW << SPACE_SHIFT | number;
-        let extent = *self.group_mut(arena).overflow.extent_mut(number);
-        // The page has a free slot: it counts what it holds, and `vacant` tries every group.
-        let slot = Layout::<K, V>::vacant(arena.page(extent), hash).unwrap_or_default();
-        let extent = self.touch(arena, index, Layout::<K, V>::put_lines(hash, slot))?;
-        Ok(At { index, extent, slot })
     }
 
     fn add_overflow(&mut self, arena: &mut Arena) -> Result<u32, StateError> {
@@ -152,13 +167,14 @@ impl<K: Plain, V: Plain> Table<K, V> {
         let index = OVERFLOW << SPACE_SHIFT | number;
         let id = PageId { index, state: self.state, key_group: arena.key_group() };
         let extent = arena.allocate(id, 0, HEADER_LINE)?;
-        self.group_mut(arena).overflow.push(extent, 0);
+        self.group_mut(arena).overflow.push(extent, Self::GROUPS);
         Ok(number)
     }
 
-    /// Continues a page, which is writable, by an overflow page.
-    fn link(&mut self, arena: &mut Arena, tail: u32, number: u32) {
-        let extent = *self.group_mut(arena).extent_mut(tail);
-        bucket::set_chain(arena.rewrite(extent, HEADER_LINE), Some(number));
+    /// Continues a page by an overflow page.
+    fn link(&mut self, arena: &mut Arena, tail: u32, number: u32) -> Result<(), StateError> {
+        let extent = self.touch(arena, tail, HEADER_LINE)?;
+        bucket::set_chain(arena.rewrite(extent, 0), Some(number));
+        Ok(())
     }
 }
