@@ -25,6 +25,9 @@ pub enum Verb {
     /// Write generated input to a file.
     #[command(subcommand)]
     Generate(GenerateWhat),
+    /// Print the points at which ISOBAR_FAILPOINT can kill a run, for the crash loop.
+    #[command(hide = true)]
+    Failpoints,
 }
 
 /// The pipelines that there are.

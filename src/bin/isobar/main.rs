@@ -36,6 +36,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Run(arguments) => run::run(arguments),
         Verb::Checkpoints(action) => checkpoints::checkpoints(action),
         Verb::Generate(what) => generate::generate(what),
+        Verb::Failpoints => files::print(&(isobar::failpoint::NAMES.join("\n") + "\n")),
     }
 }
 

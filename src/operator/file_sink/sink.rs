@@ -16,12 +16,13 @@ use crate::channel::Record;
 use crate::operator::{OperatorError, Sink, SinkState};
 use crate::sync::{AtomicU64, Ordering};
 
-/// A buffer is handed over when it holds this much.
-const BUFFER_BYTES: usize = 64 << 10;
+/// A buffer is handed over when it holds this much: little enough that the checksum of a full one (about 1 us) fits
+/// into a checkpoint's synchronous phase.
+const BUFFER_BYTES: usize = 16 << 10;
 /// Room for a last line behind that, so that a buffer does not grow.
 const LINE_BYTES: usize = 4 << 10;
 /// Commands and empty buffers on their way; more would mean that the disk stands still.
-const CHANNEL_SLOTS: usize = 4096;
+const CHANNEL_SLOTS: usize = 8192;
 /// Between attempts to write a broken file's lines again, where no barrier comes earlier.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -144,6 +145,7 @@ where
             work.send(Command::Publish(publication))?;
         }
         work.send(Command::Close)?;
+        work.wake();
         let closed = work.closed()?;
         let folder = self.shared.folder.path().to_path_buf();
         Ok(closed.map_err(|reason| FileSinkError::NotDurable { folder, reason })?)
@@ -197,6 +199,13 @@ impl Work {
     fn send(&self, command: Command) -> Result<(), FileSinkError> {
         let sent = self.commands.as_ref().is_some_and(|commands| commands.send(command).is_ok());
         if sent { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// Has the worker look for commands at once.
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// Has leftovers of earlier attempts removed, once in an attempt.
@@ -307,6 +316,7 @@ impl Drop for Work {
     /// Waits for the thread, so that nothing touches the files when the next attempt looks at them.
     fn drop(&mut self) {
         self.commands = None;
+        self.wake();
         if let Some(thread) = self.thread.take() {
             // A panic there has shown as `WorkerGone` already.
             let _ = thread.join();
