@@ -74,7 +74,7 @@ fn the_closing_table_and_progress_go_where_they_belong() {
     place.itch(100_000, 20);
     let line = "run orderbook --input input.itch --rate 80000/s";
     let said = place.run(line);
-    for words in ["records in", "end of the input", "checkpoints completed of", "latency", "t_align", "sync", "bytes"] {
+    for words in [" records, in ", "end of the input", "checkpoints completed of", "latency", "t_align", "sync", "bytes"] {
         assert!(said.succeeds().out.contains(words), "{words}: {said:?}");
     }
     assert!(said.error.lines().any(|line| line.starts_with("1.0 s: ")), "plain lines: {said:?}");
@@ -149,7 +149,7 @@ fn a_day_of_real_futures_gives_what_is_known_of_it() {
         said
     };
     let said = run("a", "--store ck --checkpoint-interval 10ms --rate 50000/s --parallelism 1");
-    assert!(said.out.starts_with("68,792 records"), "{said:?}");
+    assert!(said.out.starts_with("68,792 messages, 68,792 records,"), "{said:?}");
     let checkpoints = said.out.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap();
     assert!(checkpoints.parse::<u32>().unwrap() > 100, "{said:?}");
     let summary = place.read("a.csv");

@@ -99,7 +99,7 @@ fn an_unknown_checkpoint_and_newer_output_are_refused_and_discarded_on_request()
     let (summary, lines) = (place.read("s.csv"), place.lines_by_symbol("out"));
     place.run(&format!("{RUN} --restore 999999")).fails(1, "checkpoint 999999 is not in");
     place.run(&format!("{RUN} --restore 1")).fails(1, "newer than the restored checkpoint 1");
-    place.run(&format!("{RUN} --restore 1 --overwrite")).succeeds();
+    place.run(&format!("{RUN} --restore 1 --discard-newer-output")).succeeds();
     assert_eq!(place.read("s.csv"), summary);
     assert_eq!(place.lines_by_symbol("out"), lines);
 }

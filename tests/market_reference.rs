@@ -95,7 +95,8 @@ fn message() -> impl Strategy<Value = Itch> {
     let reference = prop_oneof![8 => 0_u64..6, 1 => Just(u64::MAX)];
     let side = prop_oneof![10 => Just(b'B'), 10 => Just(b'S'), 1 => Just(b'X'), 1 => Just(b' ')];
     let shares = prop_oneof![1 => Just(0_u32), 20 => 1_u32..5, 1 => Just(u32::MAX)];
-    let price = prop_oneof![1 => Just(0_u32), 10 => 1_u32..6, 1 => Just(2_000_000_000_u32), 1 => Just(2_000_000_001_u32)];
+    let price =
+        prop_oneof![1 => Just(0_u32), 10 => 1_u32..6, 1 => Just(2_000_000_000_u32), 1 => Just(2_000_000_001_u32)];
     let stock = prop_oneof![1 => Just(""), 10 => Just("AA"), 10 => Just("B.B"), 3 => Just("CCCCCCCC"),
         1 => Just("A,"), 1 => Just("A\""), 1 => Just(" A A"), 1 => Just("A\u{7f}"), 1 => Just("A\0")];
     let printable = prop_oneof![3 => Just(b'Y'), 3 => Just(b'N'), 1 => Just(b'?')];
@@ -122,11 +123,8 @@ fn message() -> impl Strategy<Value = Itch> {
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    (any::<u64>(), 1_usize..4, prop_oneof![Just(0_u64), 2_u64..8]).prop_map(|(seed, parallelism, restore_one_in)| Plan {
-        seed,
-        parallelism,
-        restore_one_in,
-        on_error: OnError::Skip,
+    (any::<u64>(), 1_usize..4, prop_oneof![Just(0_u64), 2_u64..8]).prop_map(|(seed, parallelism, restore_one_in)| {
+        Plan { seed, parallelism, restore_one_in, on_error: OnError::Skip }
     })
 }
 

@@ -168,7 +168,7 @@ impl<K: Sample + Ord, V: Sample> Bed<K, V> {
             Op::Turn { pages } => self.turn(pages),
             Op::Restore { at, split } if !self.cuts.is_empty() => {
                 let cut = at.get(&self.cuts);
-                check_restored(&self.writer.log, cut, &[0..GROUPS]);
+                check_restored(&self.writer.log, cut, std::slice::from_ref(&(0..GROUPS)));
                 check_restored(&self.writer.log, cut, &[0..split, split..GROUPS]);
             }
             Op::Restore { .. } => (),
@@ -196,7 +196,7 @@ impl<K: Sample + Ord, V: Sample> Bed<K, V> {
         self.turn(usize::MAX);
         assert!(self.writer.freeze(&mut self.arena, || self.model.clone()));
         self.turn(usize::MAX);
-        check_restored(&self.writer.log, self.cuts.last().unwrap(), &[0..GROUPS]);
+        check_restored(&self.writer.log, self.cuts.last().unwrap(), std::slice::from_ref(&(0..GROUPS)));
     }
 }
 

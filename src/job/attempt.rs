@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::channel::BarrierKind;
-use crate::checkpoint::{AbortReason, Action, Cause, Completion, Coordinator, DeclineReason, Origin, Trigger};
+use crate::checkpoint::{AbortReason, Action, Cause, Completion, Coordinator, Origin, Trigger};
 use crate::job::builder::Plan;
 use crate::job::cores::{Cores, SubtaskInfo};
 use crate::job::driver::WriterHandle;
@@ -15,7 +15,7 @@ use crate::job::error::JobError;
 use crate::job::event::{CheckpointStats, Event};
 use crate::job::handle::{Link, Request};
 use crate::job::totals::Totals;
-use crate::measure::{Clock, TimeSource};
+use crate::measure::Clock;
 use crate::runtime::subtask::{Acknowledgement, Command, Report, SubtaskIndex, SubtaskTotals};
 use crate::snapshot::{Command as WriterCommand, CommitParts, Event as WriterEvent, PhaseTimes, SubtaskCommit};
 

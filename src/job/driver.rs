@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::checkpoint::{AlignmentMode, CheckpointConfig, Coordinator};
+use crate::checkpoint::{CheckpointConfig, Coordinator};
 use crate::hash::{key_groups_of, subtask_of};
 use crate::job::attempt::{Attempt, AttemptEnd};
 use crate::job::builder::{Job, Plan, Restore, Settings};
@@ -15,11 +15,11 @@ use crate::job::error::JobError;
 use crate::job::event::Event;
 use crate::job::handle::{Ended, Link, Outcome};
 use crate::job::totals::Totals;
-use crate::measure::{Clock, TimeSource};
+use crate::measure::Clock;
 use crate::runtime::subtask::Report;
 use crate::snapshot::{
     CheckpointLog, Command as WriterCommand, CommitRecord, Event as WriterEvent, LogError, Manifest, OpenOptions,
-    OperatorEntry, OperatorId, RestoredPage, StateEntry, Store, StoreError, WriterConfig, WriterThread,
+    OperatorEntry, OperatorId, RestoredPage, StateEntry, StoreError, WriterConfig, WriterThread,
 };
 use crate::state::{Arena, ArenaOptions, StateDescriptor, StateKind};
 use crate::sync::Arc;

@@ -483,7 +483,7 @@ impl<T: Clone + Send + 'static> sealed::Sealed for UnionHead<T> {}
 impl<T: Clone + Send + 'static> Head for UnionHead<T> {
     type Out = T;
 
-    fn build<C, O, Tl>(&self, mut seed: Seed<'_>, chain: C, tail: Tl) -> Box<dyn Subtask>
+    fn build<C, O, Tl>(&self, seed: Seed<'_>, chain: C, tail: Tl) -> Box<dyn Subtask>
     where
         C: Stage<Self::Out, Out = O>,
         Tl: Tail<O> + 'static,

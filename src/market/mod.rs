@@ -9,7 +9,7 @@ pub mod generator;
 mod input;
 pub mod itch;
 mod line;
-mod pipeline;
+pub mod pipeline;
 mod result;
 mod source;
 mod symbol;
@@ -19,7 +19,6 @@ pub use event::{OrderEvent, OrderKind, Quote, QuoteChange, Side, TradeEvent, Tra
 pub use fault::{FIRST_FAULTS, Fault, FaultKind, FaultReport, OnError, Rejected};
 pub use input::{Input, InputError, InputIdentity};
 pub use line::append_quote_line;
-pub use pipeline::OrderBookPipeline;
-pub use result::{Counters, OrderBookResult, Results, SUMMARY_HEADER, Share, SummaryRow};
+pub use result::{BrokenInput, Counters, OrderBookResult, Results, SUMMARY_HEADER, Share, SummaryRow};
 pub use source::{Lane, MarketSource, NotOpen, OrderSource, Orders, TradeSource, Trades};
 pub use symbol::{SymbolCode, SymbolNames};

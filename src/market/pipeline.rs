@@ -1,78 +1,68 @@
-//! The reference pipeline as a job: two sources over one input, order books, quote changes out.
+//! The reference pipeline: market data in, order books by instrument, changes of the best quotes out.
+//!
+//! ```text
+//! orders source ─ by instrument ─┐
+//!                                ├─ book (keyed state: orders, price levels; two inputs) ─ sink
+//! trades source ─ by instrument ─┘
+//! ```
 
-use super::{
-    book::OrderBook,
-    event::{OrderEvent, QuoteChange, TradeEvent},
-    fault::OnError,
-    input::Input,
-    line::append_quote_line,
-    result::Results,
-    source::{OrderSource, TradeSource},
-};
-use crate::{channel::Record, job::JobBuilder, operator::file_sink::Outputs};
+use std::hint::black_box;
 
-/// The order book pipeline over one input.
-///
-/// ```text
-///   orders source ─ by instrument ─┐
-///                                  ├─ book ─ output
-///   trades source ─ by instrument ─┘
-/// ```
-///
-/// ```
-/// use isobar::job::JobBuilder;
-/// use isobar::market::generator::GeneratorOptions;
-/// use isobar::market::{Input, OnError, OrderBookPipeline, Results};
-///
-/// let input = Input::generated(GeneratorOptions { messages: 20_000, symbols: 10, seed: 1 })?;
-/// let results = Results::new();
-/// let job = JobBuilder::new("orderbook");
-/// OrderBookPipeline { input, on_error: OnError::Skip, results: results.clone(), output: None }.add_to(&job);
-/// job.build()?.run()?;
-/// assert_eq!(results.get().faults.total(), 0);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+use super::{Input, OnError, OrderBook, OrderSource, QuoteChange, Results, TradeSource, append_quote_line};
+use crate::channel::Record;
+use crate::job::JobBuilder;
+use crate::operator::file_sink::Outputs;
+
+/// What the pipeline is made of besides the job's own settings.
+#[derive(Clone)]
 pub struct OrderBookPipeline {
-    /// What both sources read, each at its own position.
+    /// What is read, by each of the two sources on its own.
     pub input: Input,
-    /// What to do about a rejected message.
+    /// What to do at a message that is rejected.
     pub on_error: OnError,
-    /// Where summary and faults are when the job has ended.
+    /// Where the operators publish summary rows and errors when they end.
     pub results: Results,
-    /// Where a line for each change of a best quote goes, if anywhere.
-    pub output: Option<Outputs>,
+    /// Where lines go; `None`: nowhere.
+    pub outputs: Option<Outputs>,
+    /// Subtasks of the book.
+    pub parallelism: usize,
+    /// The cores to use: the sources are on the first one, the books on those that follow, in turn.
+    pub cores: Vec<usize>,
 }
 
 impl OrderBookPipeline {
-    /// The operators' names: two sources, the book, and the sink with and without output. By them a store knows what
-    /// it holds, so a run with output cannot be continued without, nor the other way round.
-    pub const OPERATORS: [&str; 5] = ["orders", "trades", "book", "output", "no output"];
-
-    /// Adds the pipeline to `job`. The book runs with the job's default parallelism.
-    pub fn add_to(self, job: &JobBuilder) {
-        let Self { input, on_error, results, output } = self;
-        let [orders, trades, book, with_output, without] = Self::OPERATORS;
-        let names = input.names();
-        let orders = job.source(orders, {
-            let (input, results) = (input.clone(), results.clone());
-            move |_| OrderSource::new(input.clone(), on_error, results.clone())
-        });
-        let trades = job.source(trades, {
-            let results = results.clone();
-            move |_| TradeSource::new(input.clone(), on_error, results.clone())
-        });
-        let changes = orders
-            .key_by(|event: &OrderEvent| event.instrument)
-            .connect(trades.key_by(|event: &TradeEvent| event.instrument))
-            .process(book, move |_| OrderBook::new(on_error, results.clone()));
-        match output {
-            Some(output) => changes.sink(with_output, move |_| {
-                let names = names.clone();
-                output.sink(move |record: &Record<QuoteChange>, out: &mut Vec<u8>| {
-                    append_quote_line(&names, record.event_ns, &record.value, out);
-                })
+    /// Adds the pipeline to a job. A run with output cannot be continued without, nor the other way round: their sinks
+    /// have different names, by which a store knows what it holds.
+    pub fn add_to(&self, job: &JobBuilder) {
+        let Self { input, on_error, results, .. } = self.clone();
+        let books: Vec<usize> = self.cores.iter().cycle().skip(1).take(self.cores.len()).copied().collect();
+        let sources = &self.cores[..self.cores.len().min(1)];
+        let (orders, trades) = ((input.clone(), results.clone()), (input.clone(), results.clone()));
+        let book = job
+            .source("orders", move |_| OrderSource::new(orders.0.clone(), on_error, orders.1.clone()))
+            .cores(sources)
+            .key_by(|event| event.instrument)
+            .connect(
+                job.source("trades", move |_| TradeSource::new(trades.0.clone(), on_error, trades.1.clone()))
+                    .cores(sources)
+                    .key_by(|event| event.instrument),
+            )
+            .process("book", move |_| OrderBook::new(on_error, results.clone()))
+            .parallelism(self.parallelism)
+            .cores(&books);
+        match self.outputs.clone() {
+            None => book.for_each("no output", |quote| {
+                black_box(quote.value);
             }),
-            None => changes.for_each(without, |_| {}),
+            Some(outputs) => {
+                let names = self.input.names();
+                book.sink("quotes", move |_| {
+                    let names = names.clone();
+                    outputs.sink(move |record: &Record<QuoteChange>, line: &mut Vec<u8>| {
+                        append_quote_line(&names, record.event_ns, &record.value, line);
+                    })
+                });
+            }
         }
     }
 }

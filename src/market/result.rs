@@ -4,6 +4,7 @@ use super::{
     decimal::{append_i64, append_i128, append_u64},
     event::Quote,
     fault::FaultReport,
+    input::Input,
     symbol::{SymbolCode, SymbolNames},
 };
 use std::{
@@ -11,6 +12,7 @@ use std::{
     io::{self, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, byteorder::little_endian::I128};
 
 /// What is counted for a symbol.
@@ -125,6 +127,8 @@ pub struct OrderBookResult {
     shares: BTreeMap<(SymbolCode, u32), Share>,
     /// The rejected messages.
     pub faults: FaultReport,
+    /// Messages that the orders source read in this run, rejected ones and those of no interest included.
+    pub messages: u64,
 }
 
 impl OrderBookResult {
@@ -132,6 +136,7 @@ impl OrderBookResult {
     pub(super) fn merge(&mut self, other: Self) {
         self.shares.extend(other.shares);
         self.faults.merge(other.faults);
+        self.messages = self.messages.max(other.messages);
     }
 
     /// Sets what `instrument` contributes to `symbol`.
@@ -169,9 +174,33 @@ impl OrderBookResult {
     }
 }
 
+/// The input was cut or corrupt. What came before the damage was processed and committed, but there is no result of
+/// the whole.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct BrokenInput(pub(super) String);
+
+impl BrokenInput {
+    /// An input that an earlier run found to be broken.
+    pub(super) fn before(input: &Input, offset: u64) -> Self {
+        let path = input.path();
+        Self(format!(
+            "input {} was found cut or corrupt behind {offset} uncompressed bytes by an earlier run; fetch the file \
+             again and start afresh",
+            path.display()
+        ))
+    }
+}
+
 /// Where the operators of a run publish their part of the result when they close. Clones share one result.
 #[derive(Clone, Debug, Default)]
-pub struct Results(Arc<Mutex<OrderBookResult>>);
+pub struct Results(Arc<Mutex<Published>>);
+
+#[derive(Debug, Default)]
+struct Published {
+    result: OrderBookResult,
+    broken: Option<BrokenInput>,
+}
 
 impl Results {
     /// An empty result.
@@ -180,15 +209,26 @@ impl Results {
     }
 
     /// What was published so far; complete once the job has ended normally.
-    pub fn get(&self) -> OrderBookResult {
-        self.lock().clone()
+    ///
+    /// # Errors
+    /// The input was cut or corrupt.
+    pub fn get(&self) -> Result<OrderBookResult, BrokenInput> {
+        let published = self.lock();
+        match &published.broken {
+            Some(broken) => Err(broken.clone()),
+            None => Ok(published.result.clone()),
+        }
     }
 
     pub(super) fn publish(&self, part: OrderBookResult) {
-        self.lock().merge(part);
+        self.lock().result.merge(part);
     }
 
-    fn lock(&self) -> MutexGuard<'_, OrderBookResult> {
+    pub(super) fn publish_broken(&self, broken: BrokenInput) {
+        self.lock().broken.get_or_insert(broken);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Published> {
         // A merge cannot panic half-way in a way that matters: what is there is still whole parts.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

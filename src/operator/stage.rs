@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_chain_keeps_order_times_and_key_group() {
         let mut chain = Then(
-            Then(Then(Identity, Map(|n: u32| n + 1)), Filter(|n: &u32| n % 2 == 0)),
+            Then(Then(Identity, Map(|n: u32| n + 1)), Filter(|n: &u32| n.is_multiple_of(2))),
             FlatMap(|n: u32| (0..n).map(move |i| u64::from(n * 10 + i))),
         );
         let mut out = Vec::new();

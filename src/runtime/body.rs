@@ -176,12 +176,7 @@ impl<C, T> Body<C, T> {
     }
 
     /// Takes the orderly end a step further; true once the subtask has ended and said so.
-    pub(crate) fn finish<O>(
-        &mut self,
-        position: Option<u64>,
-        end_of_data: bool,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<bool, OperatorError>
+    pub(crate) fn finish<O>(&mut self, cx: &mut TurnContext<'_>) -> Result<bool, OperatorError>
     where
         T: Tail<O>,
     {
@@ -206,22 +201,17 @@ impl<C, T> Body<C, T> {
         if !self.tail.drain() {
             return Ok(false);
         }
-        self.close(position, end_of_data, cx)?;
+        self.close(cx)?;
         Ok(true)
     }
 
     /// Ends at once: the job stops, and what it is to resume from is in its last checkpoint.
-    pub(crate) fn halt<O>(
-        &mut self,
-        position: Option<u64>,
-        end_of_data: bool,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError>
+    pub(crate) fn halt<O>(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError>
     where
         T: Tail<O>,
     {
         self.end = EndStep::Halted;
-        self.close(position, end_of_data, cx)
+        self.close(cx)
     }
 
     /// Whether [`halt`](Self::halt) was called.
@@ -230,17 +220,12 @@ impl<C, T> Body<C, T> {
         self.end == EndStep::Halted
     }
 
-    fn close<O>(
-        &mut self,
-        position: Option<u64>,
-        end_of_data: bool,
-        cx: &mut TurnContext<'_>,
-    ) -> Result<(), OperatorError>
+    fn close<O>(&mut self, cx: &mut TurnContext<'_>) -> Result<(), OperatorError>
     where
         T: Tail<O>,
     {
         self.tail.close()?;
-        let totals = SubtaskTotals { position, end_of_data, latency: self.latency.take() };
+        let totals = SubtaskTotals { latency: self.latency.take() };
         cx.reports.push_back((self.index, Report::Finished(Box::new(totals))));
         Ok(())
     }

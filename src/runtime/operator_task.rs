@@ -6,7 +6,7 @@ use crate::operator::{OperatorError, Stage};
 use crate::runtime::body::{AlignedBarrier, Body, ChainOut};
 use crate::runtime::inputs::{Arrivals, Operator};
 use crate::runtime::subtask::{Command, Progress, Report, Subtask, SubtaskIndex, TurnContext};
-use crate::runtime::tail::{Blockable, Tail};
+use crate::runtime::tail::Tail;
 use crate::state::StateDescriptor;
 
 /// What one input channel has said so far.
@@ -157,7 +157,7 @@ where
         if end_of_data && !std::mem::replace(&mut self.closed, true) {
             self.operator.close(&mut self.body.arena)?;
         }
-        let finished = self.body.finish(None, end_of_data, cx)?;
+        let finished = self.body.finish(cx)?;
         Ok(if finished { Progress::Finished } else { Progress::Idle })
     }
 
@@ -220,7 +220,7 @@ where
                 self.settle(cx)
             }
             Command::Complete { checkpoint } => self.body.tail.commit(checkpoint),
-            Command::Halt => self.body.halt(None, self.end_of_data_done, cx),
+            Command::Halt => self.body.halt(cx),
             Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Stop | Command::Cancel => {
                 Ok(())
             }

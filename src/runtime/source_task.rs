@@ -163,7 +163,7 @@ where
             self.enter_group()?;
             self.source.close(&mut self.body.arena)?;
         }
-        let ended = self.body.finish(Some(self.source.position()), self.end_of_data, cx)?;
+        let ended = self.body.finish(cx)?;
         Ok(if ended { Progress::Finished } else { Progress::Idle })
     }
 }
@@ -216,7 +216,7 @@ where
             Command::Complete { checkpoint } => self.body.tail.commit(checkpoint)?,
             Command::SendEnd { subtask } if subtask == self.body.index => self.phase = Phase::Ending,
             Command::Stop => self.phase = Phase::Ending,
-            Command::Halt => self.body.halt(Some(self.source.position()), self.end_of_data, cx)?,
+            Command::Halt => self.body.halt(cx)?,
             Command::Start | Command::Trigger { .. } | Command::SendEnd { .. } | Command::Cancel => {}
         }
         Ok(())

@@ -135,10 +135,6 @@ pub enum Report {
 /// A subtask's totals at its end.
 #[derive(Debug, Default)]
 pub struct SubtaskTotals {
-    /// A source's last position.
-    pub position: Option<u64>,
-    /// Whether the subtask saw the end of its input (as against being stopped before it).
-    pub end_of_data: bool,
     /// Latencies of the records that ended here, ns, where the subtask is the last of its path.
     pub latency: Option<crate::measure::Histogram>,
 }

@@ -104,7 +104,9 @@ impl DirectoryStore {
     /// leaves is no store.
     pub fn erase(&self) -> Result<(), StoreError> {
         let remove = |path: PathBuf| match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", display(&path))(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", display(&path))(error))
+            }
             _ => Ok(()),
         };
         remove(self.manifest())?;

@@ -232,7 +232,10 @@ impl Epochs {
             // A page of the block that was written in this epoch takes its entry along.
             // SAFETY: both are ours: the entry is of the running epoch.
             meta = shared.meta.read(from, |meta| unsafe { *meta });
-            self.running_list().write((meta.entry - self.first) as u32, |slot| unsafe { *slot = to });
+            self.running_list().write((meta.entry - self.first) as u32, |slot| {
+                // SAFETY: the slot lies in the running list, which the owner alone touches until the freeze.
+                unsafe { *slot = to }
+            });
         }
         // SAFETY: `to` is ours.
         shared.meta.write(to, |slot| unsafe { *slot = meta });

@@ -1,6 +1,8 @@
 //! Pages and lines: the units in which state is copied, marked dirty, written and restored.
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+#[cfg(test)]
+use zerocopy::FromZeros;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Plain;
 
@@ -33,6 +35,7 @@ pub struct PageId {
 pub(crate) struct Page(pub [u8; PAGE_BYTES]);
 
 impl Page {
+    #[cfg(test)]
     pub fn zeroed() -> Self {
         Self::new_zeroed()
     }
@@ -57,7 +60,7 @@ impl Page {
     }
 
     /// The bytes of one line.
-    #[inline]
+    #[cfg(test)]
     pub fn line(&self, line: usize) -> &[u8] {
         &self.0[line * LINE_BYTES..(line + 1) * LINE_BYTES]
     }

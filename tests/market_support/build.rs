@@ -42,7 +42,15 @@ impl Itch {
         self
     }
 
-    pub fn add_attributed(mut self, locate: u16, reference: u64, side: u8, shares: u32, stock: &str, price: u32) -> Self {
+    pub fn add_attributed(
+        mut self,
+        locate: u16,
+        reference: u64,
+        side: u8,
+        shares: u32,
+        stock: &str,
+        price: u32,
+    ) -> Self {
         let header = self.header(b'F', locate);
         let (reference, shares, price, attribution) = (reference.into(), shares.into(), price.into(), *b"MPID");
         AddOrderAttributed { header, reference, side, shares, stock: Stock::new(stock), price, attribution }
@@ -195,7 +203,11 @@ pub fn dbn_metadata(schema: Option<dbn::Schema>) -> Vec<u8> {
     let metadata = blank!()
         .schema(schema)
         .start(DAY * NS_PER_DAY)
-        .mappings(vec![mapping("AAA", 1, DAY, DAY + 1), mapping("BBB", 1, DAY + 1, DAY + 2), mapping("CCC", 2, DAY, DAY + 2)])
+        .mappings(vec![
+            mapping("AAA", 1, DAY, DAY + 1),
+            mapping("BBB", 1, DAY + 1, DAY + 2),
+            mapping("CCC", 2, DAY, DAY + 2),
+        ])
         .build();
     let mut bytes = Vec::new();
     dbn::encode::DbnMetadataEncoder::new(&mut bytes).encode(&metadata).unwrap();

@@ -40,13 +40,19 @@ impl Plan {
 /// Runs to the end; lines are also given when an error ended the run.
 pub fn run(input: &Input, plan: Plan) -> (Outcome, Result<(), OperatorError>) {
     let mut run = Run::new(input, plan);
-    let ended = run.to_the_end();
+    let mut ended = run.finish();
     let mut outcome = Outcome::default();
     for line in String::from_utf8(run.lines.out).unwrap().lines() {
         let symbol = line.split(',').nth(1).unwrap().to_owned();
         outcome.lines.entry(symbol).or_default().push(line.to_owned());
     }
-    let result = run.results.get();
+    let result = match run.results.get() {
+        Ok(result) => result,
+        Err(broken) => {
+            ended = ended.and(Err(broken.into()));
+            return (outcome, ended);
+        }
+    };
     let mut summary = Vec::new();
     result.write_summary(&input.names(), &mut summary).unwrap();
     outcome.summary = String::from_utf8(summary).unwrap();
@@ -104,7 +110,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn to_the_end(&mut self) -> Result<(), OperatorError> {
+    fn finish(&mut self) -> Result<(), OperatorError> {
         self.orders.0.open(&mut self.orders.1.arena, None)?;
         self.trades.0.open(&mut self.trades.1.arena, None)?;
         for (book, state) in &mut self.books {

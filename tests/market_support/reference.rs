@@ -24,7 +24,8 @@ struct Sides {
 
 impl Sides {
     fn quote(&self) -> String {
-        let side = |level: Option<(&i64, &u64)>| level.map_or(",".to_owned(), |(price, shares)| format!("{price},{shares}"));
+        let side =
+            |level: Option<(&i64, &u64)>| level.map_or(",".to_owned(), |(price, shares)| format!("{price},{shares}"));
         format!("{},{}", side(self.bids.last_key_value()), side(self.asks.first_key_value()))
     }
 
@@ -129,9 +130,29 @@ fn le(bytes: &[u8]) -> u64 {
 }
 
 const ITCH_LENGTHS: &[(char, usize)] = &[
-    ('S', 12), ('R', 39), ('H', 25), ('Y', 20), ('L', 26), ('V', 35), ('W', 12), ('K', 28), ('J', 35), ('h', 21),
-    ('A', 36), ('F', 40), ('E', 31), ('C', 36), ('X', 23), ('D', 19), ('U', 35), ('P', 44), ('Q', 40), ('B', 19),
-    ('I', 50), ('N', 20), ('O', 48),
+    ('S', 12),
+    ('R', 39),
+    ('H', 25),
+    ('Y', 20),
+    ('L', 26),
+    ('V', 35),
+    ('W', 12),
+    ('K', 28),
+    ('J', 35),
+    ('h', 21),
+    ('A', 36),
+    ('F', 40),
+    ('E', 31),
+    ('C', 36),
+    ('X', 23),
+    ('D', 19),
+    ('U', 35),
+    ('P', 44),
+    ('Q', 40),
+    ('B', 19),
+    ('I', 50),
+    ('N', 20),
+    ('O', 48),
 ];
 
 /// What an ITCH file gives.

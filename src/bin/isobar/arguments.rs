@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use isobar::market::generator::GeneratorOptions;
 use isobar::measure::cores;
 
 /// A thread-per-core dataflow engine for one machine, with asynchronous barrier snapshots.
@@ -42,9 +43,12 @@ pub struct RunArguments {
     /// The pipeline.
     #[arg(value_enum)]
     pub pipeline: Pipeline,
-    /// Market data: ITCH 5.0 (also .gz) or DBN (also .zst). Without it 5 million generated messages.
+    /// Market data: ITCH 5.0 (also .gz) or DBN (also .zst). Without it: generated ITCH.
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
+    /// What is generated.
+    #[command(flatten)]
+    pub generated: GeneratorArguments,
     /// From one checkpoint to the next, such as 10ms; or off.
     #[arg(long, value_name = "DURATION|off", default_value = "10ms", value_parser = interval)]
     pub checkpoint_interval: Interval,
@@ -57,9 +61,12 @@ pub struct RunArguments {
     /// Continue from the store's last checkpoint, or start afresh where there is none.
     #[arg(long, requires = "store", conflicts_with_all = ["restore", "overwrite"])]
     pub resume: bool,
-    /// Continue from this checkpoint of the store. Newer output is refused, or discarded with --overwrite.
-    #[arg(long, value_name = "ID", requires = "store")]
+    /// Continue from this checkpoint of the store. Refused where newer output is public.
+    #[arg(long, value_name = "ID", requires = "store", conflicts_with = "overwrite")]
     pub restore: Option<u64>,
+    /// With --restore: take output back that is newer than the checkpoint.
+    #[arg(long, requires = "restore")]
+    pub discard_newer_output: bool,
     /// Where the changes of best quotes go, as part files.
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
@@ -72,9 +79,9 @@ pub struct RunArguments {
     /// The cores to run on, such as 0,1. Without it: all.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = core)]
     pub cores: Vec<usize>,
-    /// Subtasks of the book. Without it: one for each core.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128))]
-    pub parallelism: Option<u16>,
+    /// Subtasks of the book.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=128))]
+    pub parallelism: u16,
     /// Messages a second, such as 50000/s; or max.
     #[arg(long, value_name = "N/s|max", default_value = "max", value_parser = rate)]
     pub rate: Rate,
@@ -143,15 +150,28 @@ pub struct GenerateArguments {
     /// The file; an existing one is replaced.
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Messages in all.
+    #[command(flatten)]
+    pub generated: GeneratorArguments,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+pub struct GeneratorArguments {
+    /// Generated messages in all.
     #[arg(long, value_name = "N", default_value_t = 5_000_000)]
     pub messages: u64,
-    /// Securities.
+    /// Generated securities.
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub symbols: u32,
-    /// The seed of everything: the same options give the same bytes.
+    /// The seed of everything generated: the same options give the same bytes.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+}
+
+impl From<GeneratorArguments> for GeneratorOptions {
+    fn from(arguments: GeneratorArguments) -> Self {
+        let GeneratorArguments { messages, symbols, seed } = arguments;
+        Self { messages, symbols, seed }
+    }
 }
 
 /// A checkpoint interval.

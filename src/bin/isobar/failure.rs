@@ -63,6 +63,7 @@ macro_rules! failed {
 
 failed!(
     isobar::job::JobError,
+    isobar::market::BrokenInput,
     isobar::market::InputError,
     isobar::operator::file_sink::FileSinkError,
     isobar::snapshot::LogError,

@@ -16,7 +16,7 @@ use rand_xoshiro::{
     rand_core::{Rng, SeedableRng},
 };
 
-/// Weights out of 65,536 for what is no add: the share up to and including each kind.
+/// Weights out of 65,536 for what is no add: up to which each kind goes; what is left is a cross.
 const DELETE: u16 = 44_000;
 const REPLACE: u16 = 53_500;
 const EXECUTE: u16 = 59_700;
@@ -133,15 +133,15 @@ impl Flow {
         let orders = self.security(draw).orders(draw.side);
         let index = below(draw.bits, orders.len() as u64) as usize;
         match kind {
-            ..=DELETE => self.delete(draw, index, out),
-            ..=REPLACE => self.replace(draw, index, out),
-            ..=EXECUTE => self.execute(draw, false, out),
-            ..=CANCEL if orders.get(index).shares > 1 => self.cancel(draw, index, out),
-            ..=CANCEL => self.delete(draw, index, out),
-            ..=EXECUTE_AT => self.execute(draw, true, out),
-            ..=TRADE => self.trade(draw, out),
-            ..=IMBALANCE => self.imbalance(draw, out),
-            _ => self.cross(draw, out),
+            ..DELETE => self.delete(draw, index, out),
+            DELETE..REPLACE => self.replace(draw, index, out),
+            REPLACE..EXECUTE => self.execute(draw, false, out),
+            EXECUTE..CANCEL if orders.get(index).shares > 1 => self.cancel(draw, index, out),
+            EXECUTE..CANCEL => self.delete(draw, index, out),
+            CANCEL..EXECUTE_AT => self.execute(draw, true, out),
+            EXECUTE_AT..TRADE => self.trade(draw, out),
+            TRADE..IMBALANCE => self.imbalance(draw, out),
+            IMBALANCE.. => self.cross(draw, out),
         }
     }
 

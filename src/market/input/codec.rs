@@ -37,6 +37,9 @@ impl Codec {
 
 /// Compressed bytes read at once.
 const READ_BYTES: usize = 128 << 10;
+/// Bytes decoded at once. What a decoder gave in the call in which it fails is lost, so this is how much of a damaged
+/// stream may be missed in front of the damage.
+const DECODE_BYTES: usize = 4 << 10;
 
 /// A file's uncompressed bytes, with errors that say where.
 pub(super) struct Bytes {
@@ -91,6 +94,8 @@ impl Bytes {
 
     /// Reads some bytes; 0 only at the end of the input.
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize, InputError> {
+        let most = if self.codec == Codec::Plain { into.len() } else { into.len().min(DECODE_BYTES) };
+        let into = &mut into[..most];
         loop {
             match self.reader.read(into) {
                 Ok(read) => {

@@ -102,3 +102,10 @@ pub enum InputError {
     #[error(transparent)]
     Generator(#[from] GeneratorError),
 }
+
+impl InputError {
+    /// Whether the fault lies in the bytes themselves, so that reading again would end at the same place.
+    pub(in crate::market) fn is_in_the_bytes(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Record { .. })
+    }
+}

@@ -44,7 +44,7 @@ impl<L: Lane> DbnReader<L> {
             FramedRecord::Incomplete => self.more(feed, state),
             FramedRecord::Unframed => {
                 let reason = format!("it is shorter than the {DBN_HEADER} bytes of a header");
-                Err(InputError::Record { path: self.path.clone(), offset, reason }.into())
+                Ok(Step::Broken(InputError::Record { path: self.path.clone(), offset, reason }))
             }
         }
     }
@@ -80,10 +80,11 @@ impl<L: Lane> DbnReader<L> {
     /// The window holds no whole record.
     #[cold]
     fn more(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
-        match feed.refill()? {
-            Refill::More => Ok(Step::Nothing),
-            Refill::Pending => Ok(Step::Pending),
-            Refill::End => {
+        match feed.refill() {
+            Err(error) => Ok(Step::Broken(error)),
+            Ok(Refill::More) => Ok(Step::Nothing),
+            Ok(Refill::Pending) => Ok(Step::Pending),
+            Ok(Refill::End) => {
                 let (offset, left) = (feed.offset(), feed.window().len());
                 if left > 0 {
                     feed.advance(left);

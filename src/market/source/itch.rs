@@ -57,10 +57,11 @@ impl<L: Lane> ItchReader<L> {
     /// The window holds no whole message.
     #[cold]
     fn more(&mut self, feed: &mut Feed, state: &mut Arena) -> Result<Step<L::Event>, OperatorError> {
-        match feed.refill()? {
-            Refill::More => Ok(Step::Nothing),
-            Refill::Pending => Ok(Step::Pending),
-            Refill::End => {
+        match feed.refill() {
+            Err(error) => Ok(Step::Broken(error)),
+            Ok(Refill::More) => Ok(Step::Nothing),
+            Ok(Refill::Pending) => Ok(Step::Pending),
+            Ok(Refill::End) => {
                 let (offset, left) = (feed.offset(), feed.window().len());
                 if left > 0 {
                     feed.advance(left);
@@ -80,10 +81,11 @@ impl<L: Lane> ItchReader<L> {
             feed.advance(PREFIX);
             return self.reject(state, fault);
         }
-        match feed.refill()? {
-            Refill::More => Ok(Step::Nothing),
-            Refill::Pending => Ok(Step::Pending),
-            Refill::End => {
+        match feed.refill() {
+            Err(error) => Ok(Step::Broken(error)),
+            Ok(Refill::More) => Ok(Step::Nothing),
+            Ok(Refill::Pending) => Ok(Step::Pending),
+            Ok(Refill::End) => {
                 feed.advance(PREFIX);
                 Ok(Step::End)
             }

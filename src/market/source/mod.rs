@@ -9,13 +9,13 @@ mod lane;
 
 use super::{
     fault::{FaultLog, OnError},
-    input::{Feed, Format, Input},
-    result::{OrderBookResult, Results},
+    input::{Feed, Format, Input, InputError},
+    result::{BrokenInput, OrderBookResult, Results},
 };
 use crate::{
     channel::Record,
     operator::{OperatorError, Polled, Source},
-    state::Arena,
+    state::{Arena, KeyedMap},
 };
 use dbn::DbnReader;
 use directory::{Directory, Publishers};
@@ -30,7 +30,12 @@ pub type OrderSource = MarketSource<Orders>;
 /// The source of trade events.
 pub type TradeSource = MarketSource<Trades>;
 
-/// A source over an [`Input`]. Its position is the offset of the next message in the uncompressed input, in bytes.
+/// A source over an [`Input`].
+///
+/// An input that is damaged ends there, like one that is complete: what came before the damage is processed by both
+/// sources to the same message and committed. That it was damaged is in the [`Results`], in place of a result.
+///
+///  Its position is the offset of the next message in the uncompressed input, in bytes.
 /// [`Source::poll`] neither blocks nor enters the kernel; the thread that reads a file ahead ends with the source.
 pub struct MarketSource<L: Lane> {
     input: Input,
@@ -42,7 +47,13 @@ pub struct MarketSource<L: Lane> {
 /// What exists from `open` on.
 struct Open<L> {
     feed: Feed,
+    /// Messages read since then.
+    messages: u64,
     reader: Reader<L>,
+    /// At 0: the offset at which the input broke. State, because a finished job that is resumed has to know.
+    broken_at: KeyedMap<u32, u64>,
+    /// Why it broke, if it did so in this attempt.
+    broken: Option<InputError>,
 }
 
 enum Reader<L> {
@@ -58,12 +69,17 @@ enum Step<V> {
     /// The bytes at hand are used up.
     Pending,
     End,
+    /// The input cannot be read on.
+    Broken(InputError),
 }
 
 /// A source was asked for records before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("source '{0}' was polled before it was opened")]
 pub struct NotOpen(&'static str);
+
+/// The one key of [`Open::broken_at`].
+const BROKEN_AT: u32 = 0;
 
 /// Messages that one poll looks at before it gives the core back, some microseconds' worth: most of the input is not
 /// the trades source's.
@@ -90,23 +106,36 @@ impl<L: Lane> Source for MarketSource<L> {
             }
         };
         let feed = self.input.feed(position.unwrap_or_else(|| self.input.begin()))?;
-        self.open = Some(Open { feed, reader });
+        let broken_at = KeyedMap::open(state, &format!("{}.broken_at", L::NAME), 1)?;
+        self.open = Some(Open { feed, messages: 0, reader, broken_at, broken: None });
         Ok(())
     }
 
     #[inline]
     fn poll(&mut self, state: &mut Arena) -> Result<Polled<L::Event>, OperatorError> {
-        let Open { feed, reader } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
+        let Open { feed, messages, reader, broken_at, broken } = self.open.as_mut().ok_or(NotOpen(L::NAME))?;
+        if broken.is_some() {
+            return Ok(Polled::EndOfData);
+        }
         for _ in 0..MESSAGES_PER_POLL {
+            let offset = feed.offset();
             let step = match reader {
                 Reader::Itch(reader) => reader.step(feed, state)?,
                 Reader::Dbn(reader) => reader.step(feed, state)?,
             };
+            *messages += u64::from(feed.offset() != offset);
             match step {
                 Step::Event(record) => return Ok(Polled::Record(record)),
                 Step::Nothing => {}
                 Step::Pending => return Ok(Polled::Pending),
                 Step::End => return Ok(Polled::EndOfData),
+                Step::Broken(error) if error.is_in_the_bytes() => {
+                    broken_at.insert(state, BROKEN_AT, feed.offset())?;
+                    *broken = Some(error);
+                    return Ok(Polled::EndOfData);
+                }
+                // To read again may help: the job fails, and its last checkpoint can be resumed.
+                Step::Broken(error) => return Err(error.into()),
             }
         }
         Ok(Polled::Pending)
@@ -117,17 +146,28 @@ impl<L: Lane> Source for MarketSource<L> {
         self.open.as_ref().map_or(0, |open| open.feed.offset())
     }
 
+    fn next_index(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.messages)
+    }
+
     fn close(&mut self, state: &mut Arena) -> Result<(), OperatorError> {
-        let faults = self.open.as_ref().and_then(|open| match &open.reader {
+        let open = self.open.take().ok_or(NotOpen(L::NAME))?;
+        if let Some(&offset) = open.broken_at.get(state, &BROKEN_AT) {
+            self.results.publish_broken(match open.broken {
+                Some(error) => BrokenInput(error.to_string()),
+                None => BrokenInput::before(&self.input, offset),
+            });
+        }
+        let faults = match &open.reader {
             Reader::Itch(reader) => reader.faults.as_ref(),
             Reader::Dbn(reader) => reader.faults.as_ref(),
-        });
+        };
         if let Some(faults) = faults {
             let mut result = OrderBookResult::default();
+            result.messages = open.messages;
             faults.report(state, L::NAME, &mut result.faults);
             self.results.publish(result);
         }
-        self.open = None;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::units;
 /// The run in numbers.
 pub fn table(finished: &Finished) -> String {
     let outcome = &finished.outcome;
-    let mut text = headline(outcome);
+    let mut text = headline(finished);
     let checkpoints = &outcome.checkpoints;
     if checkpoints.triggered > 0 {
         let [completed, failed, triggered, declined] =
@@ -32,8 +32,10 @@ pub fn table(finished: &Finished) -> String {
     text
 }
 
-fn headline(outcome: &Outcome) -> String {
-    let rate = units::per_second(outcome.records as f64 / outcome.seconds.max(1e-9));
+fn headline(finished: &Finished) -> String {
+    let outcome = &finished.outcome;
+    let [messages, records] = [finished.messages(), outcome.records].map(units::count);
+    let rate = units::per_second(finished.messages() as f64 / outcome.seconds.max(1e-9));
     let end = match outcome.ended {
         Ended::EndOfData => "end of the input".to_string(),
         Ended::Stopped => match outcome.last_checkpoint {
@@ -41,8 +43,8 @@ fn headline(outcome: &Outcome) -> String {
             None => "stopped".to_string(),
         },
     };
-    let from = outcome.restored.map_or(String::new(), |checkpoint| format!(" from checkpoint {checkpoint}"));
-    format!("{} records{from} in {:.2} s, {rate}; {end}\n", units::count(outcome.records), outcome.seconds)
+    let from = outcome.restored.map_or(String::new(), |checkpoint| format!(" from checkpoint {checkpoint} on"));
+    format!("{messages} messages{from}, {records} records, in {:.2} s: {rate}; {end}\n", outcome.seconds)
 }
 
 fn distributions(outcome: &Outcome) -> Table {

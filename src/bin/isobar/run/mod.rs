@@ -12,8 +12,8 @@ use std::path::Path;
 use isobar::checkpoint::{AlignmentMode, CheckpointConfig};
 use isobar::hash::stable_hash;
 use isobar::job::{Ended, Job, JobBuilder, Outcome};
-use isobar::market::generator::GeneratorOptions;
-use isobar::market::{Input, OnError, OrderBookPipeline, OrderBookResult, Results};
+use isobar::market::pipeline::OrderBookPipeline;
+use isobar::market::{Input, OnError, OrderBookResult, Results};
 use isobar::measure::cores;
 
 use crate::arguments::{Interval, Mode, OnErrorArgument, Pipeline, Rate, RunArguments};
@@ -33,6 +33,13 @@ pub struct Finished {
     pub summary: Option<Vec<u8>>,
 }
 
+impl Finished {
+    /// Messages read in this run. A source that was stopped does not say how many it has seen: then the records.
+    pub fn messages(&self) -> u64 {
+        self.result.messages.max(self.outcome.records)
+    }
+}
+
 /// Runs the pipeline.
 pub fn run(arguments: RunArguments) -> Result<(), Failure> {
     let Pipeline::Orderbook = arguments.pipeline;
@@ -45,7 +52,7 @@ pub fn run(arguments: RunArguments) -> Result<(), Failure> {
 
     let results = Results::new();
     let job = job(&arguments, &input, &places, &results)?;
-    let total = arguments.input.is_none().then(|| GeneratorOptions::default().messages);
+    let total = arguments.input.is_none().then_some(arguments.generated.messages);
     let outcome = watch::watch(job, &signals, &places, total, arguments.quiet)?;
     let finished = finish(&arguments, &input, outcome, &results)?;
 
@@ -71,7 +78,7 @@ fn check_files(arguments: &RunArguments, json_to_stdout: bool) -> Result<(), Fai
 fn input(arguments: &RunArguments) -> Result<Input, Failure> {
     match &arguments.input {
         Some(path) => Ok(Input::open(path)?),
-        None => Ok(Input::generated(GeneratorOptions::default())?),
+        None => Ok(Input::generated(arguments.generated.into())?),
     }
 }
 
@@ -80,16 +87,10 @@ fn chosen_cores(arguments: &RunArguments) -> Vec<usize> {
     if arguments.cores.is_empty() { cores().to_vec() } else { arguments.cores.clone() }
 }
 
-/// The book's subtasks: one for each core unless told otherwise, 128 (the key groups) at most.
-fn parallelism(arguments: &RunArguments) -> usize {
-    arguments.parallelism.map_or_else(|| chosen_cores(arguments).len().min(128), usize::from)
-}
-
 fn job(arguments: &RunArguments, input: &Input, places: &Places, results: &Results) -> Result<Job, Failure> {
     let identity = input.identity();
     let mut job = JobBuilder::new(JOB)
         .cores(&chosen_cores(arguments))
-        .parallelism(parallelism(arguments))
         .measure_latency(true)
         .input_identity("length", &identity.length.to_string())
         .input_identity("hash", &format!("{:016x}", identity.hash))
@@ -118,7 +119,9 @@ fn job(arguments: &RunArguments, input: &Input, places: &Places, results: &Resul
             OnErrorArgument::Fail => OnError::Fail,
         },
         results: results.clone(),
-        output: places.outputs(),
+        outputs: places.outputs(),
+        parallelism: arguments.parallelism.into(),
+        cores: chosen_cores(arguments),
     };
     pipeline.add_to(&job);
     Ok(job.build()?)
@@ -126,7 +129,7 @@ fn job(arguments: &RunArguments, input: &Input, places: &Places, results: &Resul
 
 /// Writes the summary, where the input came to its end.
 fn finish(arguments: &RunArguments, input: &Input, outcome: Outcome, results: &Results) -> Result<Finished, Failure> {
-    let result = results.get();
+    let result = results.get()?;
     if outcome.ended != Ended::EndOfData {
         return Ok(Finished { outcome, result, summary: None });
     }

@@ -69,7 +69,7 @@ impl Places {
         if let Some(path) = &arguments.output {
             published = look_at_output(path, start, arguments.overwrite, has_earlier)?;
         }
-        let outputs = arguments.output.as_deref().map(|path| open_output(path, arguments, start)).transpose()?;
+        let outputs = arguments.output.as_deref().map(|path| open_output(path, arguments)).transpose()?;
         let store_path = arguments.store.clone();
         Ok(Self { start, store: store.map(Arc::new), outputs, published, temporary, store_path })
     }
@@ -139,9 +139,8 @@ fn look_at_output(path: &Path, start: Start, overwrite: bool, has_earlier: bool)
     }
 }
 
-fn open_output(path: &Path, arguments: &RunArguments, start: Start) -> Result<Outputs, Failure> {
-    let discard = arguments.overwrite && start != Start::Fresh;
-    let newer_output = if discard { NewerOutput::Discard } else { NewerOutput::Refuse };
+fn open_output(path: &Path, arguments: &RunArguments) -> Result<Outputs, Failure> {
+    let newer_output = if arguments.discard_newer_output { NewerOutput::Discard } else { NewerOutput::Refuse };
     let options = FileSinkOptions { roll: arguments.output_roll, newer_output, ..FileSinkOptions::default() };
     Ok(Outputs::open(path, options)?)
 }

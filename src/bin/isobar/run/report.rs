@@ -9,7 +9,7 @@ use isobar::measure::report::{Checkpoints, Errors, InputError, Report, Run};
 use isobar::measure::{Host, Percentiles, hop, noise_floor};
 use serde_json::{Value, json};
 
-use super::{Finished, chosen_cores, parallelism, result_hash};
+use super::{Finished, chosen_cores, result_hash};
 use crate::arguments::{Interval, Mode, OnErrorArgument, Rate, RunArguments};
 use crate::failure::Failure;
 use crate::files;
@@ -80,7 +80,7 @@ fn run(arguments: &RunArguments, finished: &Finished) -> Run {
         restore_ns: outcome.restore_ns,
         ..Run::default()
     };
-    run.set_duration(outcome.records, outcome.seconds);
+    run.set_duration(finished.messages(), outcome.seconds);
     run
 }
 
@@ -109,7 +109,7 @@ fn params(arguments: &RunArguments) -> BTreeMap<String, Value> {
         ("mode", json!(mode)),
         ("on_error", json!(on_error)),
         ("output", json!(arguments.output.is_some())),
-        ("parallelism", json!(parallelism(arguments))),
+        ("parallelism", json!(arguments.parallelism)),
         ("rate_per_s", rate_per_s),
     ];
     params.into_iter().map(|(key, value)| (key.to_string(), value)).collect()

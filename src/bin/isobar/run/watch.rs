@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use isobar::job::{Event, Job, JobHandle, Outcome};
-use isobar::market::OrderBookPipeline;
 
 use super::places::{Places, Start};
 use super::progress::Progress;
@@ -81,7 +80,6 @@ impl Watch {
 
 /// Records that the sources have given so far.
 fn records(handle: &JobHandle) -> u64 {
-    let [orders, trades, ..] = OrderBookPipeline::OPERATORS;
-    let sources = handle.metrics().into_iter().filter(|subtask| [orders, trades].contains(&subtask.operator.as_str()));
+    let sources = handle.metrics().into_iter().filter(|subtask| matches!(subtask.operator.as_str(), "orders" | "trades"));
     sources.map(|subtask| subtask.reading.records_in).sum()
 }
