@@ -25,10 +25,30 @@ fn a_store_shows_what_it_holds() {
 }
 
 #[test]
+fn a_sweep_removes_what_no_checkpoint_needs() {
+    let place = Place::new();
+    place.itch(60_000, 20);
+    let run = "run orderbook --input input.itch --store ck --checkpoint-interval 5ms --quiet --summary s.csv";
+    place.run(run).succeeds();
+    assert!(place.run("checkpoints sweep ck").succeeds().out.contains("nothing to remove"));
+    // Twice back to the first checkpoint: the branch between is abandoned.
+    for _ in 0..2 {
+        place.run(&format!("{run} --restore 1")).succeeds();
+    }
+    let summary = place.read("s.csv");
+    let swept = place.run("checkpoints sweep ck");
+    assert!(swept.succeeds().out.contains("1 segment removed"), "{swept:?}");
+    assert!(place.run("checkpoints sweep ck").succeeds().out.contains("nothing to remove"));
+    place.run("checkpoints verify ck").succeeds();
+    place.run(&format!("{run} --resume")).succeeds();
+    assert_eq!(place.read("s.csv"), summary);
+}
+
+#[test]
 fn a_folder_without_a_store_is_named() {
     let place = Place::new();
     std::fs::create_dir(place.path("empty")).unwrap();
-    for action in ["list", "show", "verify"] {
+    for action in ["list", "show", "verify", "sweep"] {
         place.run(&format!("checkpoints {action} empty")).fails(1, "there is no store in empty");
         place.run(&format!("checkpoints {action} nowhere")).fails(1, "cannot read nowhere");
     }

@@ -96,6 +96,15 @@ impl DirectoryStore {
         &self.root
     }
 
+    /// Removes segments; one that is not there is no error. Which ones can go,
+    /// [`CheckpointLog::superfluous_segments`](super::CheckpointLog::superfluous_segments) says.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] where a file cannot be removed.
+    pub fn remove_segments(&self, segments: &[u32]) -> Result<(), StoreError> {
+        segments.iter().try_for_each(|&segment| remove(&self.segments_in().path(segment)))
+    }
+
     /// Removes everything that the store holds, and no other file: what is there afterwards is a new, empty store, still
     /// locked.
     ///
@@ -103,17 +112,11 @@ impl DirectoryStore {
     /// [`StoreError::Io`] where a file cannot be removed. The manifest goes first, so that what an interrupted removal
     /// leaves is no store.
     pub fn erase(&self) -> Result<(), StoreError> {
-        let remove = |path: PathBuf| match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::io("remove", display(&path))(error))
-            }
-            _ => Ok(()),
-        };
-        remove(self.manifest())?;
-        remove(self.root.join("manifest.new"))?;
+        remove(&self.manifest())?;
+        remove(&self.root.join("manifest.new"))?;
         let sync = sync_folder(&self.root);
         sync.map_err(StoreError::io("sync", display(&self.root)))?;
-        self.segments()?.into_iter().try_for_each(|segment| remove(self.segments_in().path(segment)))
+        self.remove_segments(&self.segments()?)
     }
 
     fn locked(root: PathBuf) -> Result<Self, StoreError> {
@@ -139,6 +142,13 @@ impl DirectoryStore {
 
     fn segments_in(&self) -> Segments {
         Segments::new(self.root.join("log"))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", display(path))(error)),
+        _ => Ok(()),
     }
 }
 

@@ -49,6 +49,8 @@ pub struct CheckpointLog {
     highest: u64,
     next_attempt: u64,
     next_segment: u32,
+    /// The history's segments, ascending.
+    path: Vec<u32>,
     /// Where the first attempt's history would go on: nowhere.
     newest: Option<(u32, u64)>,
 }
@@ -88,6 +90,7 @@ impl CheckpointLog {
             highest: history.highest,
             next_attempt: history.attempt + 1,
             next_segment: store.segments()?.last().map_or(manifest.first_segment, |last| last.saturating_add(1)),
+            path: history.path,
             newest: history.newest,
             store,
             manifest,
@@ -158,6 +161,17 @@ impl CheckpointLog {
     /// The number that the next execution attempt will have, from 1.
     pub fn next_attempt(&self) -> u64 {
         self.next_attempt
+    }
+
+    /// The segments that no checkpoint needs: those of abandoned branches, and one that an attempt had made ready when it
+    /// died. They can be removed.
+    ///
+    /// # Errors
+    /// [`LogError::Store`].
+    pub fn superfluous_segments(&self) -> Result<Vec<u32>, LogError> {
+        let mut segments = self.store.segments()?;
+        segments.retain(|segment| self.path.binary_search(segment).is_err());
+        Ok(segments)
     }
 
     /// What was cut off the end, if a checkpoint was being written when the process died.
@@ -253,6 +267,7 @@ struct History {
     torn: Option<TornTail>,
     highest: u64,
     attempt: u64,
+    path: Vec<u32>,
     newest: Option<(u32, u64)>,
 }
 
@@ -260,10 +275,11 @@ impl History {
     fn read(store: &dyn Store, manifest: &Manifest) -> Result<Self, LogError> {
         let mut segments: Vec<u32> = store.segments()?;
         segments.retain(|&segment| segment >= manifest.first_segment);
-        let mut history = Self { commits: Vec::new(), torn: None, highest: 0, attempt: 0, newest: None };
+        let mut history = Self { commits: Vec::new(), torn: None, highest: 0, attempt: 0, path: Vec::new(), newest: None };
         let Some((newest, unborn)) = newest_segment(store, manifest, &segments)? else { return Ok(history) };
         let mut proven = newest.durable;
         let scans = history.walk_back(store, manifest, &segments, newest)?;
+        history.path = scans.keys().copied().collect();
         for scan in scans.into_values() {
             history.commits.extend(scan.commits);
         }

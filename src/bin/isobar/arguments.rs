@@ -130,6 +130,11 @@ pub enum CheckpointsAction {
         /// The checkpoint; the last one without it.
         id: Option<u64>,
     },
+    /// Remove files that no checkpoint needs.
+    Sweep {
+        /// The store.
+        dir: PathBuf,
+    },
     /// Read everything that a checkpoint needs and check it.
     Verify {
         /// The store.

@@ -5,38 +5,60 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use isobar::snapshot::{CheckpointLog, CommitRecord, DirectoryStore, OpenOptions, OperatorId};
+use isobar::snapshot::{CheckpointLog, CommitRecord, DirectoryStore, OpenOptions, OperatorId, Store};
 
 use crate::arguments::CheckpointsAction;
 use crate::failure::Failure;
 use crate::table::Table;
 use crate::{files, units};
 
+/// A job's log and the folder that it lies in.
+struct Opened {
+    log: CheckpointLog,
+    store: Arc<DirectoryStore>,
+}
+
 /// Carries out one of the actions on every job in the store.
 pub fn checkpoints(action: CheckpointsAction) -> Result<(), Failure> {
-    let (dir, act): (_, &dyn Fn(&CheckpointLog) -> Result<String, Failure>) = match &action {
-        CheckpointsAction::List { dir } => (dir, &list),
-        CheckpointsAction::Show { dir, id } => (dir, &move |log| show(log, *id)),
-        CheckpointsAction::Verify { dir, id } => (dir, &move |log| verify(log, *id)),
+    let dir = match &action {
+        CheckpointsAction::List { dir } | CheckpointsAction::Sweep { dir } => dir,
+        CheckpointsAction::Show { dir, .. } | CheckpointsAction::Verify { dir, .. } => dir,
     };
-    for log in logs(dir)? {
-        let text = act(&log)?;
+    for opened in open(dir)? {
+        let log = &opened.log;
+        let text = match &action {
+            CheckpointsAction::List { .. } => list(log)?,
+            CheckpointsAction::Show { id, .. } => show(log, *id)?,
+            CheckpointsAction::Verify { id, .. } => verify(log, *id)?,
+            CheckpointsAction::Sweep { .. } => sweep(&opened)?,
+        };
         files::print(&format!("{} in {}\n{text}", log.manifest().job, dir.display()))?;
     }
     Ok(())
 }
 
-/// The log of every job in the store.
-fn logs(dir: &Path) -> Result<Vec<CheckpointLog>, Failure> {
+/// The log of every job in the store. The jobs' folders are locked as long as they are looked at.
+fn open(dir: &Path) -> Result<Vec<Opened>, Failure> {
     let jobs = DirectoryStore::jobs(dir)?;
     if jobs.is_empty() {
         return Err(Failure::Failed(format!("there is no store in {}: check the path", dir.display())));
     }
     let open = |job: &String| {
-        let store = DirectoryStore::existing(dir, job)?;
-        Ok(CheckpointLog::open(Arc::new(store), &OpenOptions::default())?)
+        let store = Arc::new(DirectoryStore::existing(dir, job)?);
+        let log = CheckpointLog::open(Arc::clone(&store) as Arc<dyn Store>, &OpenOptions::default())?;
+        Ok(Opened { log, store })
     };
     jobs.iter().map(open).collect()
+}
+
+fn sweep(opened: &Opened) -> Result<String, Failure> {
+    let segments = opened.log.superfluous_segments()?;
+    opened.store.remove_segments(&segments)?;
+    Ok(match segments.len() {
+        0 => "nothing to remove\n".to_string(),
+        1 => "1 segment removed\n".to_string(),
+        n => format!("{n} segments removed\n"),
+    })
 }
 
 fn list(log: &CheckpointLog) -> Result<String, Failure> {
