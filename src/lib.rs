@@ -1,4 +1,5 @@
-//! isobar
+#![doc = include_str!("../README.md")]
+
 pub mod channel;
 pub mod checkpoint;
 pub mod failpoint;

@@ -74,7 +74,9 @@ fn the_closing_table_and_progress_go_where_they_belong() {
     place.itch(100_000, 20);
     let line = "run orderbook --input input.itch --rate 80000/s";
     let said = place.run(line);
-    for words in [" records, in ", "end of the input", "checkpoints completed of", "latency", "t_align", "sync", "bytes"] {
+    for words in
+        [" records, in ", "end of the input", "checkpoints completed of", "latency", "t_align", "sync", "bytes"]
+    {
         assert!(said.succeeds().out.contains(words), "{words}: {said:?}");
     }
     assert!(said.error.lines().any(|line| line.starts_with("1.0 s: ")), "plain lines: {said:?}");

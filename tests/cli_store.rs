@@ -84,7 +84,7 @@ fn another_set_of_operators_is_refused() {
 #[test]
 fn a_store_in_use_is_refused() {
     let place = finished();
-    let holder = DirectoryStore::existing(&place.path("ck"), "orderbook").unwrap();
+    let holder = DirectoryStore::open(&place.path("ck"), "orderbook").unwrap();
     let words = format!("process {} is using this store", std::process::id());
     place.run(&format!("{RUN} --resume")).fails(1, &words);
     place.run(&format!("{RUN} --overwrite")).fails(1, &words);

@@ -105,7 +105,7 @@ impl JobBuilder {
     /// # Errors
     /// Where the directory cannot be made or is in use by another process.
     pub fn store_directory(self, directory: &Path) -> Result<Self, StoreError> {
-        let store = DirectoryStore::open(directory, &self.settings.name)?;
+        let store = DirectoryStore::create(directory, &self.settings.name)?;
         Ok(self.store(Arc::new(store)))
     }
 

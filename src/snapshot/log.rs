@@ -275,7 +275,8 @@ impl History {
     fn read(store: &dyn Store, manifest: &Manifest) -> Result<Self, LogError> {
         let mut segments: Vec<u32> = store.segments()?;
         segments.retain(|&segment| segment >= manifest.first_segment);
-        let mut history = Self { commits: Vec::new(), torn: None, highest: 0, attempt: 0, path: Vec::new(), newest: None };
+        let mut history =
+            Self { commits: Vec::new(), torn: None, highest: 0, attempt: 0, path: Vec::new(), newest: None };
         let Some((newest, unborn)) = newest_segment(store, manifest, &segments)? else { return Ok(history) };
         let mut proven = newest.durable;
         let scans = history.walk_back(store, manifest, &segments, newest)?;

@@ -76,6 +76,9 @@ enum Step {
         segment: u32,
         len: u64,
     },
+    Remove {
+        segment: u32,
+    },
     Manifest(Arc<Vec<u8>>),
 }
 
@@ -186,6 +189,10 @@ impl Disk {
                 }
             }
             Step::LostSync { segment } => self.cached.retain(|(written, ..)| written != segment),
+            Step::Remove { segment } => {
+                self.durable.remove(segment);
+                self.cached.retain(|(written, ..)| written != segment);
+            }
             Step::Trim { segment, len } => {
                 if let Some(durable) = self.durable.get_mut(segment) {
                     durable.truncate(*len as usize);
@@ -312,7 +319,13 @@ impl SegmentIo for MemoryIo {
     }
 
     fn abandon(&mut self, keep: u64) {
-        let _ = self.store.trim(self.segment, keep);
+        if keep > 0 {
+            let _ = self.store.trim(self.segment, keep);
+        } else {
+            let mut inner = self.store.lock();
+            inner.segments.remove(&self.segment);
+            inner.journal.push(Step::Remove { segment: self.segment });
+        }
     }
 
     fn write(&mut self, offset: u64, buffer: Buffer) {

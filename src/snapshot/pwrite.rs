@@ -1,33 +1,31 @@
-//! Writing segments with `pwrite` and `fdatasync`, where io_uring is refused.
+//! The writing side where io_uring is refused: `pwrite` and `fdatasync`, carried out when they are asked for.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use super::buffer::Buffer;
-use super::segment::{SegmentFile, Segments};
+use super::segment_file::{SegmentFile, SegmentFolder};
 use super::store::{Completion, SegmentIo, WriterInfo};
 
-/// Carries each order out at once, and reports it at the next poll.
-#[derive(Debug)]
 pub(super) struct PwriteIo {
-    segments: Segments,
+    folder: SegmentFolder,
     current: Option<SegmentFile>,
     completions: VecDeque<Completion>,
-    reason: Option<String>,
     info: WriterInfo,
+    /// Why io_uring is not used.
+    no_ring: String,
 }
 
 impl PwriteIo {
-    /// `reason`: why nothing better is used.
-    pub fn new(segments: Segments, reason: Option<String>) -> Self {
-        let info = WriterInfo { backend: "pwrite", direct: false, alignment: 64, reason: reason.clone() };
-        Self { segments, current: None, completions: VecDeque::new(), reason, info }
+    pub fn new(folder: SegmentFolder, no_ring: String) -> Self {
+        let info = WriterInfo { backend: "pwrite", direct: false, alignment: 512, reason: Some(no_ring.clone()) };
+        Self { folder, current: None, completions: VecDeque::new(), info, no_ring }
     }
-}
 
-fn no_segment() -> io::Error {
-    io::Error::other("no segment is open")
+    fn current(&self) -> io::Result<&SegmentFile> {
+        self.current.as_ref().ok_or_else(|| io::Error::other("no segment is open"))
+    }
 }
 
 impl SegmentIo for PwriteIo {
@@ -41,29 +39,27 @@ impl SegmentIo for PwriteIo {
 
     fn create(&mut self, segment: u32, bytes: u64) -> io::Result<()> {
         self.current = None;
-        let file = self.segments.create(segment, bytes, false)?;
-        self.info = file.info("pwrite", self.reason.as_ref());
+        let file = self.folder.create(segment, bytes)?;
+        let reasons = [Some(self.no_ring.clone()), file.reason.clone()];
+        self.info.reason = Some(reasons.into_iter().flatten().collect::<Vec<_>>().join("; "));
+        (self.info.direct, self.info.alignment) = (file.direct, file.alignment);
         self.current = Some(file);
         Ok(())
     }
 
     fn abandon(&mut self, keep: u64) {
-        if let Some(current) = self.current.take() {
-            // Space that is not given back now stays zeros behind the end.
-            let _ = current.file.set_len(keep);
+        if let Some(segment) = self.current.take() {
+            self.folder.abandon(&segment, keep);
         }
     }
 
     fn write(&mut self, offset: u64, buffer: Buffer) {
-        let result = match &self.current {
-            Some(current) => current.file.write_all_at(buffer.filled(), offset),
-            None => Err(no_segment()),
-        };
+        let result = self.current().and_then(|segment| segment.file.write_all_at(buffer.filled(), offset));
         self.completions.push_back(Completion::Write { buffer, result });
     }
 
     fn sync(&mut self) {
-        let result = self.current.as_ref().map_or_else(|| Err(no_segment()), |current| current.file.sync_data());
+        let result = self.current().and_then(|segment| segment.file.sync_data());
         self.completions.push_back(Completion::Sync(result));
     }
 

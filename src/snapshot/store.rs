@@ -74,7 +74,8 @@ pub trait SegmentIo {
     /// The operating system's.
     fn create(&mut self, segment: u32, bytes: u64) -> io::Result<()>;
 
-    /// Gives the current segment up and tries to cut it to `keep` bytes. Nothing may be in flight.
+    /// Gives the current segment up and tries to cut it to `keep` bytes, or to remove it if that is 0. Nothing may be
+    /// in flight.
     fn abandon(&mut self, keep: u64);
 
     /// Starts writing all of `buffer` at `offset` of the current segment. Comes back as [`Completion::Write`].

@@ -1,102 +1,116 @@
-//! Writing segments with io_uring and O_DIRECT.
+//! The writing side with io_uring.
 //!
-//! The ring belongs to the thread that makes it, and a submission of a large write costs that thread 15 to 130 us: it is
-//! the writer's, not the record path's.
+//! The ring belongs to the thread that creates it. A buffer that is being written lies in the ring's own table until
+//! its completion has been seen, so the kernel never reads from memory that somebody else could touch.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 
 use super::buffer::Buffer;
-use super::segment::{SegmentFile, Segments};
+use super::segment_file::{SegmentFile, SegmentFolder};
 use super::store::{Completion, SegmentIo, WriterInfo};
 
-const ENTRIES: u32 = 64;
-/// The user data of a sync; writes have the index of their place.
+/// Entries of the submission queue: more than the writer ever has in flight.
+const ENTRIES: u32 = 128;
+/// `user_data` of a sync; writes carry their slot's number.
 const SYNC: u64 = u64::MAX;
 
-/// A ring, the segment that it writes to, and the buffers that the kernel is reading from.
 pub(super) struct UringIo {
     ring: IoUring,
-    segments: Segments,
+    folder: SegmentFolder,
     current: Option<SegmentFile>,
-    in_flight: Vec<Option<Buffer>>,
-    syncing: bool,
-    /// What could not even be submitted.
+    /// Buffers in the kernel's hands.
+    slots: Vec<Option<Buffer>>,
+    in_flight: usize,
+    /// What never reached the kernel.
     refused: VecDeque<Completion>,
     info: WriterInfo,
+    ladder: Option<String>,
 }
 
 impl UringIo {
-    /// A ring of this thread, with the flags that the kernel knows; the segments come back where it has none to give.
-    pub fn new(segments: Segments) -> Result<Self, (Segments, io::Error)> {
-        match ring() {
-            Ok(ring) => {
-                let info = WriterInfo { backend: "io_uring", direct: true, alignment: 512, reason: None };
-                let in_flight = (0..ENTRIES as usize).map(|_| None).collect();
-                let refused = VecDeque::new();
-                Ok(Self { ring, segments, current: None, in_flight, syncing: false, refused, info })
-            }
-            Err(error) => Err((segments, error)),
-        }
+    /// Sets a ring up on the calling thread: with deferred task work if the kernel can (6.1), so that completions
+    /// are handled when this thread asks for them and interrupt nobody; else as plainly as needed.
+    pub fn new(folder: SegmentFolder) -> io::Result<Self> {
+        let (ring, ladder) =
+            match IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(ENTRIES) {
+                Ok(ring) => (ring, None),
+                Err(first) => (IoUring::new(ENTRIES)?, Some(format!("no deferred task work: {first}"))),
+            };
+        let info = WriterInfo { backend: "io_uring", direct: false, alignment: 512, reason: ladder.clone() };
+        Ok(Self {
+            ring,
+            folder,
+            current: None,
+            slots: Vec::new(),
+            in_flight: 0,
+            refused: VecDeque::new(),
+            info,
+            ladder,
+        })
     }
 
-    fn submit(&mut self, entry: io_uring::squeue::Entry) -> io::Result<()> {
-        // SAFETY: the file stays open while anything is in flight (`create` and `abandon` are called with nothing in
-        // flight, and `drop` waits), and the memory that a write reads from is owned by `in_flight` until its
-        // completion has been seen.
-        unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
-        loop {
-            match self.ring.submit() {
-                Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The entry stays in the queue and goes with the next call.
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+    fn fd(&self) -> io::Result<types::Fd> {
+        let segment = self.current.as_ref().ok_or_else(|| io::Error::other("no segment is open"))?;
+        Ok(types::Fd(segment.file.as_raw_fd()))
     }
 
-    fn busy(&self) -> bool {
-        self.syncing || self.in_flight.iter().any(Option::is_some)
+    /// Hands an entry to the kernel.
+    fn push(&mut self, entry: &Entry) -> io::Result<()> {
+        // SAFETY: the entry's file is `self.current`, which is replaced only when nothing is in flight, and its
+        // memory, if it has any, is a mapping owned by `self.slots`, where it stays until the entry's completion has
+        // been reaped. `drop` waits for that before either goes.
+        unsafe { self.ring.submission().push(entry) }.map_err(io::Error::other)?;
+        self.in_flight += 1;
+        // An entry that could not be submitted now stays queued, and every poll submits again.
+        let _ = self.ring.submit();
+        Ok(())
     }
 
-    fn completed(&mut self) -> Option<Completion> {
+    fn reap(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
-        let result = entry.result();
+        self.in_flight -= 1;
+        let written = match entry.result() {
+            result if result < 0 => Err(io::Error::from_raw_os_error(-result)),
+            result => Ok(result as usize),
+        };
         if entry.user_data() == SYNC {
-            self.syncing = false;
-            return Some(Completion::Sync(outcome(result).map(|_| ())));
+            return Some(Completion::Sync(written.map(drop)));
         }
-        let buffer = self.in_flight.get_mut(entry.user_data() as usize)?.take()?;
-        let result = outcome(result).and_then(|written| {
-            if written == buffer.filled().len() {
-                return Ok(());
-            }
-            let what = format!("only {written} of {} bytes were written", buffer.filled().len());
-            Err(io::Error::new(io::ErrorKind::WriteZero, what))
+        let buffer = self.slots.get_mut(entry.user_data() as usize).and_then(Option::take)?;
+        let result = written.and_then(|written| match written == buffer.filled().len() {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                io::ErrorKind::WriteZero,
+                format!("only {written} of {} bytes were written", buffer.filled().len()),
+            )),
         });
         Some(Completion::Write { buffer, result })
     }
-}
 
-/// The newest kind of ring that the kernel gives.
-fn ring() -> io::Result<IoUring> {
-    let mut newest = IoUring::builder();
-    newest.setup_single_issuer().setup_defer_taskrun();
-    let mut newer = IoUring::builder();
-    newer.setup_coop_taskrun();
-    newest.build(ENTRIES).or_else(|_| newer.build(ENTRIES)).or_else(|_| IoUring::new(ENTRIES))
-}
+    /// Runs deferred completions, if there are any, without waiting.
+    fn nudge(&mut self) {
+        let queue = self.ring.submission();
+        let wanted = queue.taskrun() || !queue.is_empty();
+        drop(queue);
+        if wanted {
+            let _ = self.ring.submit();
+        }
+    }
 
-fn outcome(result: i32) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
-}
-
-fn no_segment() -> io::Error {
-    io::Error::other("no segment is open")
+    /// Sleeps until there is a completion. An error here (interrupted, kernel short of memory) is passing, and the
+    /// buffers cannot be let go before their completions come, so it is tried again.
+    fn sleep(&mut self) {
+        if let Err(error) = self.ring.submit_and_wait(1)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
 }
 
 impl SegmentIo for UringIo {
@@ -109,55 +123,49 @@ impl SegmentIo for UringIo {
     }
 
     fn create(&mut self, segment: u32, bytes: u64) -> io::Result<()> {
-        debug_assert!(!self.busy());
+        if self.in_flight > 0 {
+            return Err(io::Error::other("writes to the segment before are in flight"));
+        }
         self.current = None;
-        let file = self.segments.create(segment, bytes, true)?;
-        self.info = file.info("io_uring", None);
+        let file = self.folder.create(segment, bytes)?;
+        let reasons: Vec<String> = self.ladder.iter().chain(&file.reason).cloned().collect();
+        self.info.reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        (self.info.direct, self.info.alignment) = (file.direct, file.alignment);
         self.current = Some(file);
         Ok(())
     }
 
     fn abandon(&mut self, keep: u64) {
-        debug_assert!(!self.busy());
-        if let Some(current) = self.current.take() {
-            // Space that is not given back now stays zeros behind the end.
-            let _ = current.file.set_len(keep);
+        if self.in_flight == 0
+            && let Some(segment) = self.current.take()
+        {
+            self.folder.abandon(&segment, keep);
         }
     }
 
     fn write(&mut self, offset: u64, buffer: Buffer) {
-        let place = self.in_flight.iter().position(Option::is_none);
-        let (Some(current), Some(place)) = (&self.current, place) else {
-            let result = Err(if self.current.is_none() { no_segment() } else { io::ErrorKind::ResourceBusy.into() });
-            self.refused.push_back(Completion::Write { buffer, result });
-            return;
-        };
+        let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
         let bytes = buffer.filled();
-        let entry = opcode::Write::new(types::Fd(current.file.as_raw_fd()), bytes.as_ptr(), bytes.len() as u32)
-            .offset(offset)
-            .build()
-            .user_data(place as u64);
-        // The buffer's memory does not move with the buffer: it is a mapping of its own.
-        self.in_flight[place] = Some(buffer);
-        if let Err(error) = self.submit(entry)
-            && let Some(buffer) = self.in_flight[place].take()
+        let (pointer, len) = (bytes.as_ptr(), bytes.len() as u32);
+        self.slots[slot] = Some(buffer);
+        let pushed = self.fd().and_then(|fd| {
+            self.push(&opcode::Write::new(fd, pointer, len).offset(offset).build().user_data(slot as u64))
+        });
+        if let Err(error) = pushed
+            && let Some(buffer) = self.slots[slot].take()
         {
             self.refused.push_back(Completion::Write { buffer, result: Err(error) });
         }
     }
 
     fn sync(&mut self) {
-        let Some(current) = &self.current else {
-            self.refused.push_back(Completion::Sync(Err(no_segment())));
-            return;
-        };
-        let entry = opcode::Fsync::new(types::Fd(current.file.as_raw_fd()))
-            .flags(types::FsyncFlags::DATASYNC)
-            .build()
-            .user_data(SYNC);
-        self.syncing = true;
-        if let Err(error) = self.submit(entry) {
-            self.syncing = false;
+        let pushed = self.fd().and_then(|fd| {
+            self.push(&opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build().user_data(SYNC))
+        });
+        if let Err(error) = pushed {
             self.refused.push_back(Completion::Sync(Err(error)));
         }
     }
@@ -166,30 +174,27 @@ impl SegmentIo for UringIo {
         if let Some(refused) = self.refused.pop_front() {
             return Some(refused);
         }
-        if let Some(completion) = self.completed() {
+        if self.in_flight == 0 {
+            return None;
+        }
+        if let Some(completion) = self.reap() {
             return Some(completion);
         }
-        // With DEFER_TASKRUN completions are posted when the thread enters the kernel for them.
-        let want = usize::from(wait && self.busy());
-        while self.busy() {
-            match self.ring.submit_and_wait(want) {
-                Ok(_) => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => break,
+        self.nudge();
+        loop {
+            match self.reap() {
+                None if wait && self.in_flight > 0 => self.sleep(),
+                found => return found,
             }
         }
-        self.completed()
     }
 }
 
 impl Drop for UringIo {
-    /// Waits for what is in flight: the kernel reads from the buffers until then.
     fn drop(&mut self) {
-        while self.busy() {
-            if self.poll(true).is_none() {
-                // The ring gives no more answers: better to leak the buffers than to free what the kernel may read.
-                self.in_flight.drain(..).for_each(std::mem::forget);
-                return;
+        while self.in_flight > 0 {
+            if self.reap().is_none() {
+                self.sleep();
             }
         }
     }

@@ -34,6 +34,8 @@ pub struct Writer {
     stats: Vec<PackStats>,
     /// A write has failed while no commit was under way: checkpoints up to this one fail for that reason.
     failed_through: Option<(u64, FailReason)>,
+    /// The waiting commit for whose sake the disk is being tried again.
+    retrying_for: Option<u64>,
     last: Option<Completed>,
     /// Bytes in the log when the last checkpoint became durable.
     appended: u64,
@@ -73,6 +75,7 @@ impl Writer {
             closing: Closing::No,
             stats: Vec::new(),
             failed_through: None,
+            retrying_for: None,
             last: None,
             write_failures: 0,
         }
@@ -118,7 +121,9 @@ impl Writer {
             return Progress::Closed;
         }
         self.tail.advance(false);
-        let mut worked = self.step_failure();
+        // In this order: a commit whose sync has succeeded is complete, whatever failed behind it.
+        let mut worked = self.step_synced();
+        worked |= self.step_failure();
         worked |= self.step_commit();
         worked |= self.step_command(budget);
         worked |= self.step_close();
@@ -149,7 +154,8 @@ impl Writer {
     fn step_failure(&mut self) -> bool {
         let Some(Failure { reason, newest }) = self.tail.take_failure() else { return false };
         self.write_failures += 1;
-        let newest = newest.into_iter().chain(self.packing.as_ref().map(Packing::checkpoint)).max();
+        let packing = self.packing.as_ref().map(Packing::checkpoint);
+        let newest = newest.into_iter().chain(packing).chain(self.retrying_for.take()).max();
         if self.closing != Closing::No {
             self.close(Some(reason.to_string()));
         } else if let Some(commit) = self.commit.take() {
@@ -166,10 +172,16 @@ impl Writer {
         true
     }
 
+    fn step_synced(&mut self) -> bool {
+        match self.commit.as_ref().and_then(|commit| commit.written) {
+            Some((ticket, at_ns)) if self.tail.synced() >= ticket => self.complete(at_ns),
+            _ => false,
+        }
+    }
+
     fn step_commit(&mut self) -> bool {
         let Some(commit) = &self.commit else { return false };
         match commit.written {
-            Some((ticket, at_ns)) if self.tail.synced() >= ticket => self.complete(at_ns),
             Some(_) => false,
             None if !self.tail.has_segment() => self.recover_for_commit(),
             None => self.write_commit(),
@@ -252,6 +264,7 @@ impl Writer {
 
     fn complete(&mut self, written_ns: u64) -> bool {
         let Some(commit) = self.commit.take() else { return false };
+        self.retrying_for = None;
         let (now_ns, checkpoint) = ((self.config.clock)(), commit.parts.checkpoint);
         let arrivals = self.stats.iter().filter(|stats| stats.checkpoint == checkpoint).map(|stats| stats.arrived_ns);
         let began_ns = arrivals.chain([commit.arrived_ns]).min().unwrap_or(now_ns);
@@ -356,7 +369,10 @@ impl Writer {
         let failed = match &self.commands[at].1 {
             Command::Commit(parts) => match &self.failed_through {
                 Some((through, reason)) if parts.checkpoint <= *through => Some(reason.clone()),
-                _ => self.tail.recover().err(),
+                _ => {
+                    self.retrying_for = Some(parts.checkpoint);
+                    self.tail.recover().err()
+                }
             },
             _ => {
                 // Closing: what is not in a complete checkpoint by now never will be.

@@ -41,13 +41,14 @@ pub(crate) struct Extents {
     capacity: u32,
     free: [Chain; ORDERS],
     free_pages: u32,
+    low_water: u32,
     policy: SparePolicy,
 }
 
 impl Extents {
     pub fn reserve(capacity: u32, policy: SparePolicy) -> Result<Self, StateError> {
         let links = Region::reserve(capacity)?;
-        Ok(Self { links, fresh: 0, capacity, free: [Chain::EMPTY; ORDERS], free_pages: 0, policy })
+        Ok(Self { links, fresh: 0, capacity, free: [Chain::EMPTY; ORDERS], free_pages: 0, low_water: 0, policy })
     }
 
     /// Takes a free block of 2^order pages whose memory has been touched before, splitting a larger one if need be.
@@ -130,12 +131,22 @@ impl Extents {
         share.max(self.policy.min_pages).min(pages.saturating_mul(self.policy.copies))
     }
 
-    /// Whether enough spares are free to freeze: a quarter of the target. The rest is the reserve for the time until
-    /// the writer is through.
-    pub fn check_spares(&self, pages: u32) -> Result<(), FreezeDeclined> {
-        let low_water = self.spare_target(pages) / 4;
-        if self.free_pages < low_water {
-            return Err(FreezeDeclined::SparesLow { free: self.free_pages, low_water });
+    /// Notes how many pages the state has: the low-water mark is a quarter of the spares that it should have. What
+    /// lies below is the reserve for the time until the writer is through.
+    pub fn note_pages(&mut self, pages: u32) {
+        self.low_water = self.spare_target(pages) / 4;
+    }
+
+    /// Whether fewer spares are free than a freeze needs.
+    #[inline(always)]
+    pub fn spares_low(&self) -> bool {
+        self.free_pages < self.low_water
+    }
+
+    /// As [`Extents::spares_low`], with the figures.
+    pub fn check_spares(&self) -> Result<(), FreezeDeclined> {
+        if self.spares_low() {
+            return Err(FreezeDeclined::SparesLow { free: self.free_pages, low_water: self.low_water });
         }
         Ok(())
     }

@@ -2,7 +2,12 @@
 
 use super::epoch::Shared;
 use super::page::{LINE_BYTES, PAGE_BYTES, PageId, lines_in};
+use super::tags::prefetch;
 use crate::sync::{Arc, Ordering};
+
+/// Pages after which progress is published: the owner loads the word when it first writes to a frozen page, and a word
+/// that changes with each page would be a cache miss every time.
+const BATCH: u32 = if cfg!(isobar_loom) { 1 } else { 32 };
 
 /// The pages that were written in one epoch, as they were when it was frozen, whatever the owner does meanwhile.
 ///
@@ -16,12 +21,12 @@ use crate::sync::{Arc, Ordering};
 /// checkpoint. A list that was read to its end may be dropped at any time.
 pub struct FrozenList {
     shared: Arc<Shared>,
-    slot: usize,
+    slot: u32,
     first: u64,
     len: u32,
     /// Entries handed out so far; the last of them may still be lent.
     lent: u32,
-    /// Entries published as read: `lent`, or one less.
+    /// Entries published as read.
     given_back: u32,
 }
 
@@ -46,7 +51,7 @@ impl<'a> FrozenPage<'a> {
 }
 
 impl FrozenList {
-    pub(super) fn new(shared: Arc<Shared>, slot: usize, first: u64, len: u32) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, slot: u32, first: u64, len: u32) -> Self {
         Self { shared, slot, first, len, lent: 0, given_back: 0 }
     }
 
@@ -64,7 +69,7 @@ impl FrozenList {
     /// Whether all earlier lists of the arena have been read to their end, so that this one's turn has come.
     pub fn is_due(&self) -> bool {
         // Acquire: what another thread read of an earlier list comes before what we publish.
-        self.shared.progress.load(Ordering::Acquire) >= self.first
+        self.shared.turn.load(Ordering::Acquire) >= self.first
     }
 
     /// The next page; `None` at the end. Gives the page before back to the arena.
@@ -78,13 +83,17 @@ impl FrozenList {
         if self.lent == 0 {
             assert!(self.len == 0 || self.is_due(), "frozen lists of an arena are read in the order of their freezes");
         }
-        self.give_back();
         if self.lent == self.len {
+            self.give_back();
             return None;
         }
+        if self.lent - self.given_back >= BATCH {
+            self.give_back();
+        }
+        self.prefetch();
         let shared = &*self.shared;
         // SAFETY: slots of a frozen list do not change until its last entry is given back.
-        let extent = shared.lists[self.slot].read(self.lent, |slot| unsafe { *slot });
+        let extent = shared.lists[self.slot as usize].read(self.lent, |slot| unsafe { *slot });
         self.lent += 1;
         let mask = shared.mask(extent);
         // SAFETY: the id of an extent does not change while it holds an entry that is not given back.
@@ -95,24 +104,52 @@ impl FrozenList {
         Some(FrozenPage { id, mask, bytes })
     }
 
+    /// Starts loading what the calls soon to come read: the writer would else wait for three lines for each page.
+    #[inline(always)]
+    fn prefetch(&self) {
+        let (far, near) = (self.lent + 16, self.lent + 8);
+        if cfg!(isobar_loom) || far >= self.len {
+            return;
+        }
+        let shared = &*self.shared;
+        // SAFETY (both): as in `next`; entries ahead are as frozen as the one at hand.
+        let extent_at = |at| {
+            shared.lists[self.slot as usize].read(at, |slot| {
+                // SAFETY: the list is frozen: its owner does not write to it until it has been read to its end.
+                unsafe { *slot }
+            })
+        };
+        let far = extent_at(far);
+        shared.meta.read(far, prefetch);
+        shared.ids.read(far, prefetch);
+        let near = extent_at(near);
+        for line in lines_in(shared.mask(near)).take(4) {
+            shared.pages.read(near, |page| prefetch(page.cast::<[u8; LINE_BYTES]>().wrapping_add(line)));
+        }
+    }
+
     /// Publishes that every page handed out so far has been read.
-    #[inline]
     fn give_back(&mut self) {
         if self.given_back == self.lent {
             return;
         }
-        self.given_back = self.lent;
         #[cfg(isobar_loom)]
         self.check_last_read();
-        // Release: the owner, which loads this with Acquire, writes to the page only after our reads of it.
-        self.shared.progress.store(self.first + u64::from(self.lent), Ordering::Release);
+        self.given_back = self.lent;
+        let read = self.first + u64::from(self.lent);
+        // Release: the owner, which loads this with Acquire, writes to the pages only after our reads of them.
+        self.shared.progress.store(read, Ordering::Release);
+        if self.lent == self.len {
+            // Release: see `is_due`.
+            self.shared.turn.store(read, Ordering::Release);
+        }
     }
 
     /// Tells loom that the page lent last may have been read until now.
     #[cfg(isobar_loom)]
     fn check_last_read(&self) {
         // SAFETY: as in `next`.
-        let extent = self.shared.lists[self.slot].read(self.lent - 1, |slot| unsafe { *slot });
+        let extent = self.shared.lists[self.slot as usize].read(self.lent - 1, |slot| unsafe { *slot });
         self.shared.pages.read(extent, |_| ());
         self.shared.mask(extent);
     }

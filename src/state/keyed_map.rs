@@ -92,17 +92,14 @@ impl<K: Plain, V: Plain> KeyedMap<K, V> {
     }
 
     /// Changes the value of a key in place, and returns what `change` returns; `None` if the key has no value.
-    #[inline]
+    #[inline(always)]
     pub fn modify<R>(
         &mut self,
         arena: &mut Arena,
         key: &K,
         change: impl FnOnce(&mut V) -> R,
     ) -> Result<Option<R>, StateError> {
-        match self.table.find(arena, Table::<K, V>::hash(key), key) {
-            Some(mut at) => Ok(Some(change(self.table.value_mut(arena, &mut at)?))),
-            None => Ok(None),
-        }
+        self.table.modify(arena, Table::<K, V>::hash(key), key, change)
     }
 
     /// Changes the value of a key in place, `default` if it has none yet, and returns what `change` returns.

@@ -1,7 +1,5 @@
 //! Pages and lines: the units in which state is copied, marked dirty, written and restored.
 
-#[cfg(test)]
-use zerocopy::FromZeros;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Plain;
@@ -35,28 +33,33 @@ pub struct PageId {
 pub(crate) struct Page(pub [u8; PAGE_BYTES]);
 
 impl Page {
-    #[cfg(test)]
-    pub fn zeroed() -> Self {
-        Self::new_zeroed()
-    }
-
-    /// The value at a byte offset that is a multiple of its alignment and leaves room for it.
+    /// The value at a byte offset that is a multiple of its alignment.
+    ///
+    /// # Panics
+    /// If the value does not lie in the page, aligned. Where the layout is known at compile time, as it is in tables,
+    /// little of the check is left.
     #[inline(always)]
     pub fn get<T: Plain>(&self, offset: usize) -> &T {
-        match T::ref_from_bytes(&self.0[offset..offset + size_of::<T>()]) {
-            Ok(value) => value,
-            // Every layout in this module keeps offsets aligned relative to the page, which is aligned to 64 bytes.
-            Err(_) => unreachable!("a value of {} bytes at page offset {offset} is misaligned", size_of::<T>()),
-        }
+        Self::check::<T>(offset);
+        // SAFETY: in bounds and aligned, as checked (the page itself is aligned to 64); any bytes are a `T`.
+        unsafe { &*self.0.as_ptr().add(offset).cast::<T>() }
     }
 
     /// As [`Page::get`], for writing. The caller has marked the lines that it changes.
     #[inline(always)]
     pub fn get_mut<T: Plain>(&mut self, offset: usize) -> &mut T {
-        match T::mut_from_bytes(&mut self.0[offset..offset + size_of::<T>()]) {
-            Ok(value) => value,
-            Err(_) => unreachable!("a value of {} bytes at page offset {offset} is misaligned", size_of::<T>()),
-        }
+        Self::check::<T>(offset);
+        // SAFETY: as in `get`; a `T` has no padding, so the page's bytes stay initialised.
+        unsafe { &mut *self.0.as_mut_ptr().add(offset).cast::<T>() }
+    }
+
+    #[inline(always)]
+    fn check<T>(offset: usize) {
+        const { assert!(align_of::<T>() <= LINE_BYTES) };
+        assert!(
+            offset.is_multiple_of(align_of::<T>()) && offset + size_of::<T>() <= PAGE_BYTES,
+            "page offset {offset}"
+        );
     }
 
     /// The bytes of one line.

@@ -56,12 +56,12 @@ fn portable(group: &Group, tag: u8) -> u32 {
 
 /// Starts loading the cache line at `address` for reading. Any address will do: nothing is read.
 #[inline(always)]
-pub(crate) fn prefetch<T>(address: &T) {
+pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch is a hint that cannot fault.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(address).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

@@ -44,7 +44,7 @@ fn open(dir: &Path) -> Result<Vec<Opened>, Failure> {
         return Err(Failure::Failed(format!("there is no store in {}: check the path", dir.display())));
     }
     let open = |job: &String| {
-        let store = Arc::new(DirectoryStore::existing(dir, job)?);
+        let store = Arc::new(DirectoryStore::open(dir, job)?);
         let log = CheckpointLog::open(Arc::clone(&store) as Arc<dyn Store>, &OpenOptions::default())?;
         Ok(Opened { log, store })
     };

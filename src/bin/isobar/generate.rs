@@ -12,5 +12,10 @@ pub fn generate(what: GenerateWhat) -> Result<(), Failure> {
     let generator = Generator::new(generated.into());
     let mut generator = generator.map_err(|error| Failure::Usage(error.to_string()))?;
     let bytes = files::write_whole(&out, |file| generator.write_to(file))?;
-    files::print(&format!("{}: {} messages, {}\n", out.display(), units::count(generated.messages), units::bytes(bytes)))
+    files::print(&format!(
+        "{}: {} messages, {}\n",
+        out.display(),
+        units::count(generated.messages),
+        units::bytes(bytes)
+    ))
 }

@@ -15,9 +15,6 @@ use super::extents::{Extent, Extents, SparePolicy};
 use super::page::{PAGE_BYTES, PageId};
 use super::{FreezeDeclined, FrozenList, StateError};
 
-/// Extents below this one stay on small memory pages, so that a small state stays small; 4 MiB.
-const FIRST_HUGE: Extent = 1024;
-
 /// How large an arena may become, and which key groups it holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArenaOptions {
@@ -83,7 +80,7 @@ pub struct ArenaStats {
     pub copied_pages: u64,
     /// Spare pages that are free.
     pub spare_pages: u32,
-    /// Frozen lists that the writer is not through with.
+    /// Frozen lists that the writer is not through with, as far as the owner has noticed.
     pub waiting_lists: usize,
     /// Bytes of the pages of state and of what the arena keeps about each.
     pub state_bytes: u64,
@@ -152,7 +149,6 @@ impl Arena {
         let policy = SparePolicy { ratio: options.spare_ratio, min_pages: pages(options.spare_min_bytes), copies };
         let epochs = Epochs::reserve(capacity, max_pages, options.max_waiting_lists)?;
         let extents = Extents::reserve(capacity, policy)?;
-        epochs.shared().pages.advise_huge_from(FIRST_HUGE);
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             epochs,
@@ -200,9 +196,7 @@ impl Arena {
     /// # Errors
     /// Declined if the writer is behind, with what to do about it; the epoch then goes on.
     pub fn freeze(&mut self) -> Result<FrozenList, FreezeDeclined> {
-        self.epochs.poll(&mut self.extents);
-        self.extents.check_spares(self.pages)?;
-        self.epochs.freeze()
+        self.epochs.freeze(&mut self.extents)
     }
 
     /// Where the arena stands.

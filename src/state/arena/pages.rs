@@ -37,6 +37,7 @@ impl Arena {
             None => self.extents.take_fresh(order).ok_or_else(|| self.full())?,
         };
         self.pages = pages;
+        self.extents.note_pages(pages);
         for _ in 0..self.extents.spares_per_page() << order {
             let Some(spare) = self.extents.next_spare(pages) else { break };
             self.clear(spare); // touches the memory
@@ -67,10 +68,23 @@ impl Arena {
     /// `extent`, and the page.
     #[inline(always)]
     pub(crate) fn write(&mut self, extent: Extent, lines: u64) -> Result<(Extent, &mut Page), StateError> {
-        match self.epochs.touch(&mut self.extents, (extent, 0), 0, lines) {
-            Ok(extent) => Ok((extent, self.running_page(extent))),
-            Err(NoExtent) => Err(self.full()),
+        let extent = match self.epochs.touch(&mut self.extents, extent, lines) {
+            Ok(extent) => extent,
+            Err(NoExtent) => return Err(self.full()),
+        };
+        // SAFETY: `touch` has given the page an entry in the running epoch: see `running_page`.
+        Ok((extent, self.epochs.shared().pages.write(extent, |page| unsafe { &mut *page })))
+    }
+
+    /// Marks lines of a page and gives it, if it has been made writable in this epoch: what nearly all writes are.
+    #[inline(always)]
+    pub(crate) fn write_running(&mut self, extent: Extent, lines: u64) -> Option<&mut Page> {
+        if !self.epochs.is_running(extent) {
+            return None;
         }
+        self.epochs.mark(extent, lines);
+        // SAFETY: the page has an entry in the running epoch: see `running_page`.
+        Some(self.epochs.shared().pages.write(extent, |page| unsafe { &mut *page }))
     }
 
     /// Marks lines of a page that was made writable in this epoch, and gives it.
@@ -103,7 +117,7 @@ impl Arena {
             let start = bytes.start.max(page * PAGE_BYTES) - page * PAGE_BYTES;
             let end = bytes.end.min((page + 1) * PAGE_BYTES) - page * PAGE_BYTES;
             let lines = lines_of(start, end - start);
-            block = match self.epochs.touch(&mut self.extents, (block, order), page as u32, lines) {
+            block = match self.epochs.touch_in_block(&mut self.extents, (block, order), page as u32, lines) {
                 Ok(block) => block,
                 Err(NoExtent) => return Err(self.full()),
             };

@@ -59,7 +59,7 @@ impl Places {
             None => {
                 let folder = tempfile::Builder::new().prefix("isobar-").tempdir();
                 let folder = folder.map_err(|error| Failure::io("make", "a temporary store", error))?;
-                let store = DirectoryStore::open(folder.path(), JOB)?;
+                let store = DirectoryStore::create(folder.path(), JOB)?;
                 temporary = Some(folder);
                 Some(store)
             }
@@ -103,7 +103,7 @@ impl Places {
 }
 
 fn open_store(path: &Path, start: Start, overwrite: bool) -> Result<DirectoryStore, Failure> {
-    let store = DirectoryStore::open(path, JOB)?;
+    let store = DirectoryStore::create(path, JOB)?;
     if start == Start::Fresh && overwrite {
         store.erase()?;
     }

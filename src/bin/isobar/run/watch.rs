@@ -80,6 +80,7 @@ impl Watch {
 
 /// Records that the sources have given so far.
 fn records(handle: &JobHandle) -> u64 {
-    let sources = handle.metrics().into_iter().filter(|subtask| matches!(subtask.operator.as_str(), "orders" | "trades"));
+    let sources =
+        handle.metrics().into_iter().filter(|subtask| matches!(subtask.operator.as_str(), "orders" | "trades"));
     sources.map(|subtask| subtask.reading.records_in).sum()
 }
