@@ -84,13 +84,17 @@ fn the_closing_table_and_progress_go_where_they_belong() {
     assert!(quiet.succeeds().error.is_empty() && quiet.out.contains("latency"), "{quiet:?}");
 }
 
-const PACED: &str = "run orderbook --input input.itch --store ck --output out --output-roll 50ms --summary s.csv \
-                     --checkpoint-interval 5ms --rate 100000/s";
+const RUN: &str = "run orderbook --input input.itch --store ck --output out --output-roll 50ms --summary s.csv \
+                   --checkpoint-interval 5ms";
 
-/// Two seconds' worth of input, and what an undisturbed run makes of it.
-fn paced() -> (Place, String, std::collections::BTreeMap<String, Vec<String>>) {
+/// Six seconds for [`undisturbed`]'s input, so that every kill and stop comes in the middle, also where a busy disk
+/// delays checkpoints.
+const PACED: &str = "--rate 100000/s";
+
+/// Input, and what a run that is left alone makes of it.
+fn undisturbed() -> (Place, String, std::collections::BTreeMap<String, Vec<String>>) {
     let place = Place::new();
-    place.itch(200_000, 30);
+    place.itch(600_000, 30);
     place.run("run orderbook --input input.itch --summary whole.csv --output whole --quiet").succeeds();
     let (summary, lines) = (place.read("whole.csv"), place.lines_by_symbol("whole"));
     (place, summary, lines)
@@ -99,8 +103,8 @@ fn paced() -> (Place, String, std::collections::BTreeMap<String, Vec<String>>) {
 #[test]
 fn a_signal_stops_with_a_last_checkpoint_from_which_the_run_resumes() {
     for signal in ["INT", "TERM"] {
-        let (place, summary, lines) = paced();
-        let mut command = place.isobar(PACED);
+        let (place, summary, lines) = undisturbed();
+        let mut command = place.isobar(&format!("{RUN} {PACED}"));
         let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(700));
         kill(signal, child.id());
@@ -112,7 +116,7 @@ fn a_signal_stops_with_a_last_checkpoint_from_which_the_run_resumes() {
         for (symbol, part) in &so_far {
             assert!(lines[symbol].starts_with(part), "{symbol}: what is public is a prefix");
         }
-        let said = place.run(&format!("{PACED} --resume --parallelism 1"));
+        let said = place.run(&format!("{RUN} --resume --parallelism 2"));
         assert!(said.succeeds().error.contains("restored checkpoint"), "{said:?}");
         assert_eq!(place.read("s.csv"), summary);
         assert_eq!(place.lines_by_symbol("out"), lines);
@@ -121,16 +125,16 @@ fn a_signal_stops_with_a_last_checkpoint_from_which_the_run_resumes() {
 
 #[test]
 fn a_killed_run_resumes_at_another_parallelism_to_the_same_answer() {
-    let (place, summary, lines) = paced();
+    let (place, summary, lines) = undisturbed();
     for (parallelism, after_ms) in [(2, 500), (1, 300), (5, 400)] {
-        let mut command = place.isobar(&format!("{PACED} --resume --parallelism {parallelism} --quiet"));
+        let mut command = place.isobar(&format!("{RUN} {PACED} --resume --parallelism {parallelism} --quiet"));
         let mut child =
             command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(after_ms));
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    place.run(&format!("{PACED} --resume --parallelism 3")).succeeds();
+    place.run(&format!("{RUN} --resume --parallelism 3")).succeeds();
     assert_eq!(place.read("s.csv"), summary);
     assert_eq!(place.lines_by_symbol("out"), lines);
 }
@@ -153,7 +157,8 @@ fn a_day_of_real_futures_gives_what_is_known_of_it() {
     let said = run("a", "--store ck --checkpoint-interval 10ms --rate 50000/s --parallelism 1");
     assert!(said.out.starts_with("68,792 messages, 68,792 records,"), "{said:?}");
     let checkpoints = said.out.lines().nth(1).and_then(|line| line.split(' ').next()).unwrap();
-    assert!(checkpoints.parse::<u32>().unwrap() > 100, "{said:?}");
+    // 130 on a quiet disk; one that others write to takes hundreds of ms for an fsync now and then.
+    assert!(checkpoints.parse::<u32>().unwrap() > 20, "{said:?}");
     let summary = place.read("a.csv");
     let row = summary.lines().nth(1).unwrap();
     assert!(row.starts_with("ESH4,29216,6371,0,17999,12233,"), "{row}");

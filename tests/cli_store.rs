@@ -110,7 +110,9 @@ fn a_damaged_store_is_an_error_and_never_a_wrong_answer() {
     let summary = place.read("s.csv");
     let manifest = place.path("ck/orderbook/manifest");
     let log = fs::read_dir(place.path("ck/orderbook/log")).unwrap().next().unwrap().unwrap().path();
-    let (good_manifest, good_log) = (fs::read(&manifest).unwrap(), fs::read(&log).unwrap());
+    let (good_manifest, mut good_log) = (fs::read(&manifest).unwrap(), fs::read(&log).unwrap());
+    // What is preallocated behind the end is nothing that could be damaged.
+    good_log.truncate(good_log.iter().rposition(|&byte| byte != 0).unwrap() + 1);
 
     let resumed = |what: &str| {
         let _ = fs::remove_file(place.path("s.csv"));
@@ -139,7 +141,7 @@ fn a_damaged_store_is_an_error_and_never_a_wrong_answer() {
     }
     fs::write(&manifest, &good_manifest).unwrap();
 
-    for at in [0, good_log.len() / 4, good_log.len() / 2, good_log.len() - 600] {
+    for at in [0, good_log.len() / 4, good_log.len() / 2, good_log.len() - 100] {
         let mut bytes = good_log.clone();
         bytes[at] ^= 0x40;
         fs::write(&log, bytes).unwrap();

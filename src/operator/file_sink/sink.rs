@@ -85,8 +85,9 @@ where
         let decode = |state: &SinkState| Transaction::decode(state, checkpoint);
         let transactions = restored.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
         let fresh = checkpoint == 0 && restored.is_empty();
-        self.shared.enter((!fresh).then_some(checkpoint))?;
-        let opened = open_work(&self.shared, subtask as u32, &transactions, checkpoint);
+        let restored = (!fresh).then_some(checkpoint);
+        self.shared.enter(restored)?;
+        let opened = open_work(&self.shared, subtask as u32, &transactions, restored);
         if opened.is_err() {
             self.shared.leave();
         }
@@ -157,10 +158,12 @@ fn open_work(
     shared: &Arc<Shared>,
     subtask: u32,
     transactions: &[Transaction],
-    checkpoint: u64,
+    restored: Option<u64>,
 ) -> Result<Work, FileSinkError> {
-    let recovery = Recovery::new(shared, checkpoint)?;
-    transactions.iter().try_for_each(|transaction| recovery.publish(transaction))?;
+    if let Some(checkpoint) = restored {
+        let recovery = Recovery::new(shared, checkpoint)?;
+        transactions.iter().try_for_each(|transaction| recovery.publish(transaction))?;
+    }
     let (commands, command_receiver) = mpsc::sync_channel(CHANNEL_SLOTS);
     let (event_sender, events) = mpsc::channel();
     let (recycled_sender, recycled) = mpsc::sync_channel(CHANNEL_SLOTS);
@@ -177,7 +180,7 @@ fn open_work(
     let thread = thread.map_err(|source| io_error("start a thread for", shared.folder.path(), source))?;
     Ok(Work {
         shared: Arc::clone(shared),
-        ledger: Ledger::new(subtask, checkpoint),
+        ledger: Ledger::new(subtask, restored),
         commands: Some(commands),
         events,
         recycled,
