@@ -1,96 +1,136 @@
 #!/usr/bin/env bash
-# Kills the real process again and again and compares with a run that was left alone:
-#   scripts/crash_loop.sh [ROUNDS] [exactly-once|at-least-once]
-# Each round kills with SIGKILL at a random moment; then each named failpoint (before and after append, fdatasync,
-# rename, sink commit, during restore) kills once; a point that was never hit is a failure. After each kill the run is
-# resumed, until one finishes. Exactly-once: the summary is equal byte for byte, and the output line by line per symbol.
-# At-least-once: no line and no symbol is missing. SEED fixes the moments.
+# Kills a running pipeline with SIGKILL, at random moments and at every failpoint, resumes it until it finishes, and
+# compares summary and output with those of a run that nobody disturbed.
+#
+#   scripts/crash_loop.sh [KILLS] [exactly-once|at-least-once]      default: 50 exactly-once
+#
+# SEED=n repeats a loop (as far as the clock allows), KEEP=1 keeps the folder. ISOBAR names a built program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rounds="${1:-50}"
-mode="${2:-exactly-once}"
-seed="${SEED:-$$}"
-RANDOM=$((seed % 32768))
-echo "crash_loop: $rounds rounds, $mode, SEED=$seed"
 
-cargo build --release --locked --quiet
-isobar="${CARGO_TARGET_DIR:-target}/release/isobar"
-work="$(mktemp -d)"
-trap 'rm -rf "$work"' EXIT
+kills=${1:-50}
+mode=${2:-exactly-once}
+seed=${SEED:-$RANDOM}
+RANDOM=$seed
 
-common=(run orderbook --messages 200000 --symbols 100 --rate 400000/s --checkpoint-interval 5ms --output-roll 50ms
-    --mode "$mode" --quiet)
+case $mode in exactly-once | at-least-once) ;; *) echo "crash_loop: unknown mode $mode" >&2; exit 2 ;; esac
+echo "crash_loop: $kills kills, $mode, SEED=$seed"
 
-# Lines of all parts in order of checkpoint (as numbers), a file for each symbol.
-by_symbol() {
-    mkdir -p "$2"
-    find "$1" -name 'part-*.csv' | awk -F'[-.]' '{ print $(NF - 1), $0 }' | sort -n | cut -d' ' -f2- |
-        xargs -r cat | awk -F, -v dir="$2" '{ print > (dir "/" $2) }'
+if [ -z "${ISOBAR:-}" ]; then
+    cargo build --release --locked --quiet --bin isobar
+    ISOBAR=${CARGO_TARGET_DIR:-target}/release/isobar
+fi
+isobar=$(cd "$(dirname "$ISOBAR")" && pwd)/$(basename "$ISOBAR")
+work=$(mktemp -d)
+[ -n "${KEEP:-}" ] && echo "crash_loop: in $work" || trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+fail() { echo "crash_loop: FAILED: $* (SEED=$seed)" >&2; exit 1; }
+
+# The lines of each symbol, in order of the parts' checkpoints: one file, symbol after symbol.
+output() {
+    local part
+    for part in $(ls "$1" | grep '^part-' | sort -t- -k3,3n -k2,2n); do cat "$1/$part"; done | LC_ALL=C sort -s -t, -k2,2
 }
 
-fail() {
-    echo "crash_loop: $*" >&2
-    exit 1
-}
+# Two to three seconds of input, so that a kill can come at any stage.
+messages=400000
+"$isobar" generate itch50 --out input.itch --messages "$messages" --symbols 100 --seed "$seed" > /dev/null
+"$isobar" run orderbook --input input.itch --checkpoint-interval off --summary reference.csv --output reference --quiet \
+    > /dev/null 2> reference.log
+output reference > reference.lines
+echo "crash_loop: the undisturbed run gives $(($(wc -l < reference.csv) - 1)) symbols, $(wc -l < reference.lines) lines"
 
-# Runs with the given words; true if it finished, false if it was killed. Anything else ends the loop.
+# Runs or resumes with random settings; killed after $1 seconds unless that is "never". Further words go into the
+# environment. The exit code is the program's, 137 where it was killed.
 attempt() {
-    local status=0
-    # In a shell of its own, so that this one does not announce each kill.
-    (exec "$isobar" "${common[@]}" --store "$work/store" --output "$work/out" --summary "$work/summary.csv" --resume \
-        >"$work/log" 2>&1) 2>/dev/null || status=$?
-    case "$status" in
-    0) return 0 ;;
-    137) return 1 ;;
-    *) fail "exit code $status: $(tail -n 3 "$work/log")" ;;
-    esac
+    local seconds=$1 parallelism=$((1 + RANDOM % 3)) roll=$((RANDOM % 4 * 20)) code=0 pid
+    shift
+    # Env becomes the program, so the kill meets nobody else, and the wait ends when it is dead.
+    env "$@" "$isobar" run orderbook --input input.itch --store ck --output out --resume --mode "$mode" \
+        --checkpoint-interval 5ms --output-roll "${roll}ms" --parallelism "$parallelism" --rate 200000/s \
+        --summary summary.csv --quiet > run.log 2> error.log &
+    pid=$!
+    if [ "$seconds" != never ]; then
+        sleep "$seconds"
+        kill -KILL "$pid" 2> /dev/null || true
+    fi
+    # The shell would announce each kill.
+    { wait "$pid" || code=$?; } 2> /dev/null
+    return "$code"
 }
 
-check() {
-    by_symbol "$work/out" "$work/lines"
+fresh() { rm -rf ck out summary.csv; }
+
+# The sum of column $2 (a header's name) of summary $1.
+column() {
+    awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i } NR > 1 { s += $c } END { printf "%.0f\n", s }' "$1"
+}
+
+compare() {
     if [ "$mode" = exactly-once ]; then
-        cmp -s "$work/summary.csv" "$work/expected.csv" || fail "$1: another summary"
-        diff -rq "$work/lines" "$work/expected" >"$work/log" || fail "$1: other output: $(head -n 1 "$work/log")"
-    else
-        diff <(cut -d, -f1 "$work/summary.csv") <(cut -d, -f1 "$work/expected.csv") >/dev/null || fail "$1: a symbol is missing"
+        cmp summary.csv reference.csv || fail "the summary differs after $*"
+        output out > out.lines
+        cmp out.lines reference.lines || fail "the output differs after $*"
+        [ -z "$(find out -name '.*' -type f)" ] || fail "hidden files are left after $*"
+        return
     fi
-    rm -rf "$work/store" "$work/out" "$work/lines" "$work/summary.csv"
+    # What is processed twice may be rejected the second time (a live order added again) or change what follows, but
+    # every message is counted at least once, and what depends on no state is counted under its symbol.
+    [ "$(cut -d, -f1 summary.csv)" = "$(cut -d, -f1 reference.csv)" ] || fail "a symbol is missing after $*"
+    paste -d, <(cut -d, -f1,9 summary.csv) <(cut -d, -f9 reference.csv) |
+        awk -F, 'NR > 1 && $2 < $3 { bad = 1; print "trades of " $1 ": " $2 " of " $3 } END { exit bad }' ||
+        fail "trades are missing after $*"
+    local name here=0 there=0 rejected
+    for name in orders_added orders_executed orders_cancelled orders_deleted orders_replaced trades; do
+        here=$((here + $(column summary.csv $name)))
+        there=$((there + $(column reference.csv $name)))
+    done
+    rejected=$(awk '/messages? rejected$/ { n = $1 } END { print n + 0 }' error.log)
+    [ $((here + rejected)) -ge "$there" ] || fail "$here counted and $rejected rejected of $there after $*"
 }
 
-"$isobar" "${common[@]}" --store "$work/store" --output "$work/out" --summary "$work/expected.csv" >"$work/log" 2>&1 ||
-    fail "the run that is left alone: $(tail -n 1 "$work/log")"
-by_symbol "$work/out" "$work/expected"
-rm -rf "$work/store" "$work/out"
+# Resumes until the end of the input, undisturbed.
+finish() {
+    attempt never || { cat error.log >&2; fail "the run could not be resumed after $*"; }
+    compare "$@"
+}
 
-kills=0
-for ((round = 1; round <= rounds; round++)); do
-    for ((try = 0; try < 4; try++)); do
-        "$isobar" "${common[@]}" --store "$work/store" --output "$work/out" --summary "$work/summary.csv" --resume \
-            >"$work/log" 2>&1 &
-        pid=$!
-        sleep "0.$(printf '%03d' $((RANDOM % 500)))"
-        kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
-        status=0
-        wait "$pid" 2>/dev/null || status=$?
-        [ "$status" = 0 ] && break
-        [ "$status" = 137 ] || fail "round $round: exit code $status: $(tail -n 3 "$work/log")"
-    done
-    [ -e "$work/summary.csv" ] || attempt || fail "round $round: killed by nobody"
-    check "round $round"
+fresh
+killed=0 finished=0
+while [ "$killed" -lt "$kills" ]; do
+    milliseconds=$((RANDOM % 900 + 20))
+    code=0
+    attempt "$(printf '0.%03d' "$milliseconds")" || code=$?
+    case $code in
+        0) compare "random kills"; finished=$((finished + 1)); fresh ;;
+        137) killed=$((killed + 1)) ;;
+        *) cat error.log >&2; fail "exit code $code instead of an end or a kill" ;;
+    esac
 done
-echo "crash_loop: $kills kills at random moments"
+finish "random kills"
+finished=$((finished + 1))
+echo "crash_loop: killed $killed times at random, finished $finished times with the same answer"
 
-for point in before_append after_append before_fdatasync after_fdatasync before_rename after_rename \
-    sink_before_sync sink_after_sync sink_before_rename sink_after_rename during_restore; do
-    # A busy machine completes few checkpoints and publishes fewer parts: only the first one is sure to come.
-    case "$point" in *rename) nth=1 ;; *) nth=3 ;; esac
-    if [ "$point" = during_restore ]; then
-        # Something to restore: a run that is killed on the way.
-        ISOBAR_FAILPOINT=after_fdatasync:4 attempt && fail "$point: nothing to restore"
+# Every failpoint: on a fresh run, then on resumed ones, at a random hit.
+for point in $("$isobar" failpoints); do
+    hits=0
+    fresh
+    for round in 1 2 3 4; do
         nth=1
-    fi
-    if ISOBAR_FAILPOINT="$point:$nth" attempt; then fail "failpoint $point was never hit"; fi
-    attempt || fail "failpoint $point: killed by nobody"
-    check "failpoint $point"
+        [ "$round" -lt 3 ] || nth=$((1 + RANDOM % 20))
+        code=0
+        attempt never "ISOBAR_FAILPOINT=$point:$nth" || code=$?
+        case $code in
+            0) compare "$point"; fresh ;;
+            137) hits=$((hits + 1)) ;;
+            *) cat error.log >&2; fail "exit code $code at failpoint $point" ;;
+        esac
+        # Something must be there to be restored, and the next run must differ from the one before.
+        [ "$round" -ne 1 ] || attempt 0.400 || true
+    done
+    [ "$hits" -gt 0 ] || fail "failpoint $point was never hit"
+    finish "$point"
+    echo "crash_loop: $point killed $hits times, the same answer"
 done
-echo "crash_loop: every failpoint was hit, and every run gave the answer of the run that was left alone"
+echo "crash_loop: passed"

@@ -87,6 +87,27 @@ impl DirectoryStore {
         &self.folder
     }
 
+    /// Removes segments; one that is not there is no error. Which ones can go,
+    /// [`CheckpointLog::superfluous_segments`](super::CheckpointLog::superfluous_segments) says.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] where a file cannot be removed.
+    pub fn remove_segments(&self, segments: &[u32]) -> Result<(), StoreError> {
+        segments.iter().try_for_each(|&segment| remove(&self.segments.path(segment)))
+    }
+
+    /// Removes everything that the store holds, and no other file: what is there afterwards is a new, empty store, still
+    /// locked.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] where a file cannot be removed. The manifest goes first, so that what an interrupted removal
+    /// leaves is no store.
+    pub fn erase(&self) -> Result<(), StoreError> {
+        remove(&self.manifest())?;
+        sync_folder(&self.folder).map_err(StoreError::io("make durable", show(&self.folder)))?;
+        self.remove_segments(&self.segments()?)
+    }
+
     fn lock(folder: PathBuf) -> Result<Self, StoreError> {
         let path = folder.join("lock");
         let mut lock = OpenOptions::new()
@@ -106,12 +127,7 @@ impl DirectoryStore {
         let segments = SegmentFolder::new(folder.join("log"));
         let store = Self { folder, segments, reading: Mutex::new(None), use_ring: true, _lock: lock };
         // What a crash in the middle of a replacement has left.
-        match fs::remove_file(store.manifest_new()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::io("remove", show(&store.manifest_new()))(error))
-            }
-            _ => Ok(store),
-        }
+        remove(&store.manifest_new()).map(|()| store)
     }
 
     fn manifest(&self) -> PathBuf {
@@ -139,6 +155,13 @@ fn folder_of(dir: &Path, job: &str) -> Result<PathBuf, StoreError> {
     match good {
         true => Ok(dir.join(job)),
         false => Err(StoreError::JobName { name: job.into() }),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", show(path))(error)),
+        _ => Ok(()),
     }
 }
 

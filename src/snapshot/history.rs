@@ -51,6 +51,8 @@ pub(super) struct History {
     pub highest: u64,
     /// The last attempt.
     pub attempt: u64,
+    /// The segments that it lies in, ascending.
+    pub path: Vec<u32>,
     /// Newer segments that were created and never begun.
     pub unborn: Vec<u32>,
     /// The newest segment, and where it ends.
@@ -65,6 +67,7 @@ impl History {
         let Newest { scan: newest, unborn } = newest_segment(store, manifest, &segments)?;
         let proven = newest.durable;
         let scans = history.walk_back(store, manifest, &segments, newest)?;
+        history.path = scans.keys().copied().collect();
         for scan in scans.into_values() {
             history.commits.extend(scan.commits);
         }

@@ -34,6 +34,8 @@ pub struct CheckpointLog {
     next_segment: u32,
     /// Segments, and where they end: what was preallocated behind that can be given back.
     ends: Vec<(u32, u64)>,
+    /// The history's segments, ascending.
+    path: Vec<u32>,
 }
 
 impl CheckpointLog {
@@ -72,6 +74,7 @@ impl CheckpointLog {
             next_attempt: history.attempt + 1,
             next_segment: store.segments()?.last().map_or(manifest.first_segment, |last| last.saturating_add(1)),
             ends: history.newest.into_iter().chain(history.unborn.into_iter().map(|segment| (segment, 0))).collect(),
+            path: history.path,
             store,
             manifest,
         };
@@ -141,6 +144,17 @@ impl CheckpointLog {
     /// The number that the next execution attempt will have, from 1.
     pub fn next_attempt(&self) -> u64 {
         self.next_attempt
+    }
+
+    /// The segments that no checkpoint needs: those of abandoned branches, and one that an attempt had made ready when it
+    /// died. They can be removed.
+    ///
+    /// # Errors
+    /// [`LogError::Store`].
+    pub fn superfluous_segments(&self) -> Result<Vec<u32>, LogError> {
+        let mut segments = self.store.segments()?;
+        segments.retain(|segment| self.path.binary_search(segment).is_err());
+        Ok(segments)
     }
 
     /// What was cut off the end, if a checkpoint was being written when the process died.

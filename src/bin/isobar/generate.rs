@@ -1,22 +1,21 @@
-//! `isobar generate`: market data to a file.
+//! `isobar generate`: the generator's output as a file.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use isobar::market::generator::Generator;
 
-use isobar::market::generator::{Generator, GeneratorOptions};
+use crate::arguments::{GenerateArguments, GenerateWhat};
+use crate::failure::Failure;
+use crate::{files, units};
 
-use crate::Failure;
-use crate::args::GenerateArgs;
-
-pub fn generate(args: &GenerateArgs) -> Result<(), Failure> {
-    let options = GeneratorOptions { messages: args.messages, symbols: args.symbols, seed: args.seed };
-    let mut generator = Generator::new(options)?;
-    let write = || {
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&args.out)?);
-        generator.write_to(&mut out)?;
-        out.flush()
-    };
-    let mut write = write;
-    write().map_err(|error| format!("cannot write {}: {error}; choose another file", args.out.display()))?;
-    Ok(())
+/// Writes the file, whole or not at all.
+pub fn generate(what: GenerateWhat) -> Result<(), Failure> {
+    let GenerateWhat::Itch50(GenerateArguments { out, generated }) = what;
+    let generator = Generator::new(generated.into());
+    let mut generator = generator.map_err(|error| Failure::Usage(error.to_string()))?;
+    let bytes = files::write_whole(&out, |file| generator.write_to(file))?;
+    files::print(&format!(
+        "{}: {} messages, {}\n",
+        out.display(),
+        units::count(generated.messages),
+        units::bytes(bytes)
+    ))
 }

@@ -1,47 +1,51 @@
-//! The command line. Thin: each verb parses its words, calls the library, and prints what comes back.
+//! The command line: each verb calls the library and says what came of it.
+//!
+//! Tables go to standard output, progress and notices to standard error. Exit codes: 0 success, 1 runtime or I/O error,
+//! 2 usage. Errors are one line.
 
-mod args;
+mod arguments;
 mod checkpoints;
+mod failure;
+mod files;
 mod generate;
-mod progress;
 mod run;
 mod table;
+mod units;
 
 use std::process::ExitCode;
 
+use arguments::{CommandLine, Verb};
 use clap::Parser;
+use failure::Failure;
 
-use args::{Cli, Verb};
-
-/// Whatever ends a verb: one line.
-type Failure = Box<dyn std::error::Error>;
-
-/// Exit codes: 0 success, 1 a run that failed, 2 words that make no sense.
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            // clap's first paragraph says what is wrong; one line is the contract.
-            let text = error.to_string();
-            let first = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-            eprintln!("isobar: {}; see isobar --help", first.trim_start_matches("error: "));
-            return ExitCode::from(2);
+    match CommandLine::try_parse() {
+        Ok(CommandLine { verb }) => done(dispatch(verb)),
+        // Help and version, asked for.
+        Err(error) if !error.use_stderr() => {
+            // A closed pipe is the reader's wish.
+            let _ = error.print();
+            ExitCode::SUCCESS
         }
-        Err(help) => {
-            print!("{help}");
-            return ExitCode::SUCCESS;
-        }
-    };
-    let done = match cli.verb {
-        Verb::Run(args) => run::run(&args),
-        Verb::Generate(args) => generate::generate(&args),
-        Verb::Checkpoints(args) => checkpoints::checkpoints(&args),
-    };
-    match done {
+        Err(error) => done(Err(Failure::from(error))),
+    }
+}
+
+fn dispatch(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Run(arguments) => run::run(arguments),
+        Verb::Checkpoints(action) => checkpoints::checkpoints(action),
+        Verb::Generate(what) => generate::generate(what),
+        Verb::Failpoints => files::print(&(isobar::failpoint::NAMES.join("\n") + "\n")),
+    }
+}
+
+fn done(result: Result<(), Failure>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("isobar: {}", error.to_string().replace('\n', " "));
-            ExitCode::FAILURE
+        Err(failure) => {
+            files::print_error(&format!("isobar: {failure}\n"));
+            failure.exit_code()
         }
     }
 }

@@ -79,10 +79,12 @@ impl Folder for Directory {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             // A name that is not UTF-8 is not ours; neither is a folder or a link.
-            if let Ok(name) = entry.file_name().into_string()
-                && entry.file_type()?.is_file()
-            {
-                files.push((name, entry.metadata()?.len()));
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_file() => files.push((name, metadata.len())),
+                // Another subtask has renamed or removed it since: then it concerns that subtask alone.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
             }
         }
         Ok(files)

@@ -26,7 +26,8 @@ struct Piece {
 #[derive(Debug)]
 pub(super) struct Ledger {
     subtask: u32,
-    published: u64,
+    /// The newest part's id, or what was restored; `None` before there is either.
+    published: Option<u64>,
     pieces: VecDeque<Piece>,
     /// Bytes handed to files in this run.
     handed: u64,
@@ -46,8 +47,8 @@ pub(super) enum Repair {
 }
 
 impl Ledger {
-    /// A ledger whose parts up to `published` hold all earlier lines.
-    pub fn new(subtask: u32, published: u64) -> Self {
+    /// A ledger whose parts up to `published` hold all earlier lines; `None` for a fresh start.
+    pub fn new(subtask: u32, published: Option<u64>) -> Self {
         let pieces = VecDeque::with_capacity(PIECES_MAX);
         Self { subtask, published, pieces, handed: 0, barriers: VecDeque::with_capacity(16), committed: None }
     }
@@ -80,7 +81,8 @@ impl Ledger {
         self.barriers.push_back((checkpoint, self.handed));
         Transaction {
             subtask: self.subtask,
-            published: self.published,
+            // Checkpoints that can be restored have ids from 1.
+            published: self.published.unwrap_or(0),
             pieces: self.pieces.iter().map(|p| CommittedPiece { sequence: p.sequence, content: p.content }).collect(),
         }
     }
@@ -115,8 +117,8 @@ impl Ledger {
             content: piece.content,
             cut: piece.cut,
         };
-        let onto = self.published == checkpoint;
-        self.published = checkpoint;
+        let onto = self.published == Some(checkpoint);
+        self.published = Some(checkpoint);
         Some(Publication::new(self.subtask, checkpoint, self.pieces.drain(..pieces).map(extract).collect(), onto))
     }
 
@@ -140,7 +142,7 @@ impl Ledger {
 
     /// The id of the newest published part.
     #[cfg(test)]
-    pub fn published(&self) -> u64 {
+    pub fn published(&self) -> Option<u64> {
         self.published
     }
 }
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_young_file_stays_open_over_checkpoints() {
-        let mut ledger = Ledger::new(0, 0);
+        let mut ledger = Ledger::new(0, None);
         append(&mut ledger, b"one\n", 5);
         assert_eq!(ledger.pre_commit(1, Instant::now(), DAY).pieces[0].content, Content::of(b"one\n"));
         assert_eq!(ledger.commit(1), None);
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_a_failed_checkpoint_sealed_is_published_by_the_next() {
-        let mut ledger = Ledger::new(0, 0);
+        let mut ledger = Ledger::new(0, None);
         append(&mut ledger, b"one\n", 1);
         ledger.pre_commit(1, Instant::now(), Duration::ZERO);
         append(&mut ledger, b"two\n", 2);
@@ -189,12 +191,12 @@ mod tests {
         assert_eq!((publication.checkpoint, files(&publication), publication.onto), (2, vec![1, 2], false));
         assert_eq!(ledger.commit(2), None, "a repeated commit has nothing to do");
         assert_eq!(ledger.close(), None, "the third line is not committed");
-        assert_eq!(ledger.published(), 2);
+        assert_eq!(ledger.published(), Some(2));
     }
 
     #[test]
     fn lines_that_outlive_their_seal_go_onto_the_last_part_at_the_end() {
-        let mut ledger = Ledger::new(0, 0);
+        let mut ledger = Ledger::new(0, None);
         append(&mut ledger, b"one\n", 1);
         ledger.pre_commit(1, Instant::now(), Duration::ZERO);
         append(&mut ledger, b"two\n", 2);
@@ -206,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_broken_file_keeps_its_durable_lines_and_gives_the_rest_to_a_new_one() {
-        let mut ledger = Ledger::new(0, 0);
+        let mut ledger = Ledger::new(0, None);
         append(&mut ledger, b"durable\nlost\n", 1);
         let durable = Content::of(b"durable\n");
         assert_eq!(ledger.repair(1, durable, || 2), Some(Repair::Rewrite { from: 1, to: 2 }));
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn pieces_are_bounded_while_no_checkpoint_completes() {
-        let mut ledger = Ledger::new(0, 0);
+        let mut ledger = Ledger::new(0, None);
         for n in 0..100 {
             ledger.append(b"x\n", Instant::now(), || n);
             assert!(ledger.pre_commit(n + 1, Instant::now(), Duration::ZERO).pieces.len() <= PIECES_MAX);

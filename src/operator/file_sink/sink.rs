@@ -16,12 +16,13 @@ use crate::channel::Record;
 use crate::operator::{OperatorError, Sink, SinkState};
 use crate::sync::{AtomicU64, Ordering};
 
-/// A buffer is handed over when it holds this much.
-const BUFFER_BYTES: usize = 64 << 10;
+/// A buffer is handed over when it holds this much: little enough that the checksum of a full one (about 1 us) fits
+/// into a checkpoint's synchronous phase.
+const BUFFER_BYTES: usize = 16 << 10;
 /// Room for a last line behind that, so that a buffer does not grow.
 const LINE_BYTES: usize = 4 << 10;
 /// Commands and empty buffers on their way; more would mean that the disk stands still.
-const CHANNEL_SLOTS: usize = 4096;
+const CHANNEL_SLOTS: usize = 8192;
 /// Between attempts to write a broken file's lines again, where no barrier comes earlier.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -84,8 +85,9 @@ where
         let decode = |state: &SinkState| Transaction::decode(state, checkpoint);
         let transactions = restored.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
         let fresh = checkpoint == 0 && restored.is_empty();
-        self.shared.enter((!fresh).then_some(checkpoint))?;
-        let opened = open_work(&self.shared, subtask as u32, &transactions, checkpoint);
+        let restored = (!fresh).then_some(checkpoint);
+        self.shared.enter(restored)?;
+        let opened = open_work(&self.shared, subtask as u32, &transactions, restored);
         if opened.is_err() {
             self.shared.leave();
         }
@@ -144,6 +146,7 @@ where
             work.send(Command::Publish(publication))?;
         }
         work.send(Command::Close)?;
+        work.wake();
         let closed = work.closed()?;
         let folder = self.shared.folder.path().to_path_buf();
         Ok(closed.map_err(|reason| FileSinkError::NotDurable { folder, reason })?)
@@ -155,10 +158,12 @@ fn open_work(
     shared: &Arc<Shared>,
     subtask: u32,
     transactions: &[Transaction],
-    checkpoint: u64,
+    restored: Option<u64>,
 ) -> Result<Work, FileSinkError> {
-    let recovery = Recovery::new(shared, checkpoint)?;
-    transactions.iter().try_for_each(|transaction| recovery.publish(transaction))?;
+    if let Some(checkpoint) = restored {
+        let recovery = Recovery::new(shared, checkpoint)?;
+        transactions.iter().try_for_each(|transaction| recovery.publish(transaction))?;
+    }
     let (commands, command_receiver) = mpsc::sync_channel(CHANNEL_SLOTS);
     let (event_sender, events) = mpsc::channel();
     let (recycled_sender, recycled) = mpsc::sync_channel(CHANNEL_SLOTS);
@@ -175,7 +180,7 @@ fn open_work(
     let thread = thread.map_err(|source| io_error("start a thread for", shared.folder.path(), source))?;
     Ok(Work {
         shared: Arc::clone(shared),
-        ledger: Ledger::new(subtask, checkpoint),
+        ledger: Ledger::new(subtask, restored),
         commands: Some(commands),
         events,
         recycled,
@@ -197,6 +202,13 @@ impl Work {
     fn send(&self, command: Command) -> Result<(), FileSinkError> {
         let sent = self.commands.as_ref().is_some_and(|commands| commands.send(command).is_ok());
         if sent { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// Has the worker look for commands at once.
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
     }
 
     /// Has leftovers of earlier attempts removed, once in an attempt.
@@ -307,6 +319,7 @@ impl Drop for Work {
     /// Waits for the thread, so that nothing touches the files when the next attempt looks at them.
     fn drop(&mut self) {
         self.commands = None;
+        self.wake();
         if let Some(thread) = self.thread.take() {
             // A panic there has shown as `WorkerGone` already.
             let _ = thread.join();

@@ -70,6 +70,22 @@ fn without_lines_there_is_no_file_at_all() {
 }
 
 #[test]
+fn without_checkpoints_everything_is_committed_at_the_end_as_checkpoint_0() {
+    for options in [every_checkpoint(), never()] {
+        let disk = Disk::default();
+        let mut sinks = open(&disk, &options, &[], 2, 0).unwrap();
+        for (key, sink) in sinks.iter_mut().enumerate() {
+            write(sink, key, 0);
+            sink.pre_commit(0).unwrap();
+            settled(sink, 0).unwrap();
+            sink.commit(0).unwrap();
+            sink.close().unwrap();
+        }
+        assert_eq!(disk.names(), ["part-0-0.csv", "part-1-0.csv"]);
+    }
+}
+
+#[test]
 fn a_failed_fsync_is_never_trusted_again() {
     let disk = Disk::default();
     let mut sinks = open(&disk, &every_checkpoint(), &[], 1, 0).unwrap();
