@@ -1,5 +1,5 @@
-//! What keyed state costs: updates against hashbrown, the freeze against fork and a full copy, running snapshots, and
-//! memory for an entry.
+//! What keyed state costs: updates against hashbrown, the freeze alone, running snapshots, and memory for an
+//! entry. The freeze in a running job, against fork() and a full copy, is in benches/sync_phase.
 //!
 //!     cargo bench --bench state                 all sections, about a minute
 //!     cargo bench --bench state -- updates      one section: updates, freeze, snapshots, memory or inserts
@@ -8,16 +8,17 @@
 //! Comparisons are paired: both sides alternate in one run, and the ratio is the median of the rounds' ratios. Every
 //! section asserts its answer.
 
+mod common;
+
 use std::hint::black_box;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use common::keyed_state::{BYTES_PER_ENTRY, Op, State, drain, seconds, uniform_ops};
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use isobar::hash::{key_group, stable_hash};
-use isobar::state::{Arena, ArenaOptions, FrozenList, KeyedMap};
+use isobar::state::FrozenList;
 
-const GROUPS: u16 = 128;
 /// What hashbrown fills to 86 % of its table (4 Mi slots, 71 MB): its densest, and for it fastest, size near 64 MiB.
 const ENTRIES_64_MIB: u64 = 3_600_000;
 
@@ -34,86 +35,6 @@ fn main() {
             run(smoke);
         }
     }
-}
-
-/// One operation: a key and, as a record would bring it, its key group.
-#[derive(Clone, Copy)]
-struct Op {
-    key: u64,
-    group: u16,
-}
-
-impl Op {
-    fn of(key: u64) -> Self {
-        Self { key, group: key_group(stable_hash(&key.to_le_bytes()), GROUPS) }
-    }
-}
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-}
-
-fn uniform_ops(entries: u64, ops: usize) -> Vec<Op> {
-    let mut random = Random(1);
-    (0..ops).map(|_| Op::of(random.next() % entries)).collect()
-}
-
-struct State {
-    arena: Arena,
-    map: KeyedMap<u64, u64>,
-}
-
-impl State {
-    fn with_entries(entries: u64) -> Self {
-        let options = ArenaOptions { key_groups: 0..GROUPS, ..ArenaOptions::default() };
-        let mut arena = Arena::new(options).expect("address space");
-        let map = KeyedMap::open(&mut arena, "map", 1).expect("a new state");
-        let mut state = Self { arena, map };
-        (0..entries).for_each(|key| state.set(Op::of(key), 0));
-        drain(state.arena.freeze().expect("nothing waits"));
-        state
-    }
-
-    fn set(&mut self, op: Op, value: u64) {
-        self.arena.set_key_group(op.group).expect("all groups are ours");
-        self.map.insert(&mut self.arena, op.key, value).expect("memory");
-    }
-
-    #[inline(always)]
-    fn update(&mut self, op: Op) {
-        self.arena.set_key_group(op.group).expect("all groups are ours");
-        self.map.modify(&mut self.arena, &op.key, |value| *value += 1).expect("memory").expect("the key is there");
-    }
-
-    /// Updates whose cache misses overlap.
-    fn update_batched(&mut self, ops: &[Op]) {
-        let add = |_: &Op, value: Option<&mut u64>| *value.expect("the key is there") += 1;
-        self.map.modify_batch(&mut self.arena, ops, |op| (op.group, op.key), add).expect("memory");
-    }
-
-    fn sum(&self) -> u64 {
-        let mut sum = 0;
-        self.map.for_each(&self.arena, |_, value| sum += value);
-        sum
-    }
-}
-
-fn drain(mut list: FrozenList) {
-    while list.next().is_some() {}
-}
-
-fn seconds(work: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    work();
-    start.elapsed().as_secs_f64()
 }
 
 fn quantile(values: &mut [f64], q: f64) -> f64 {
@@ -155,26 +76,7 @@ fn updates(smoke: bool) {
     println!("  ratio to hashbrown: single {:.3} (target 0.8), batched {:.3}", median(single), median(batched));
 }
 
-unsafe extern "C" {
-    safe fn fork() -> i32;
-    safe fn _exit(code: i32) -> !;
-    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-}
-
-/// How long fork() stops this process.
-fn fork_seconds() -> f64 {
-    let start = Instant::now();
-    let child = fork();
-    if child == 0 {
-        _exit(0);
-    }
-    let elapsed = start.elapsed().as_secs_f64();
-    // SAFETY: waits for a child of ours; no status is asked for.
-    unsafe { waitpid(child, std::ptr::null_mut(), 0) };
-    elapsed
-}
-
-/// The synchronous phase: a freeze, by size of the state, with up to 20,000 pages dirty.
+/// The freeze alone, by size of the state, with up to 20,000 pages dirty.
 fn freeze(smoke: bool) {
     let sizes: &[u64] = if smoke { &[1 << 20, 4 << 20] } else { &[1 << 20, 16 << 20, 256 << 20, 1 << 30] };
     let freezes = if smoke { 20 } else { 200 };
@@ -182,7 +84,7 @@ fn freeze(smoke: bool) {
     println!("  timer alone p50 {:.0} ns", quantile(&mut timer, 0.5) * 1e9);
     let mut first = None;
     for &bytes in sizes {
-        let entries = bytes / 23;
+        let entries = bytes / BYTES_PER_ENTRY;
         let mut state = State::with_entries(entries);
         let ops = uniform_ops(entries, 22_000.min(entries as usize));
         let (mut times, mut dirty) = (Vec::new(), 0);
@@ -196,20 +98,14 @@ fn freeze(smoke: bool) {
             drain(list);
         }
         assert_eq!(state.sum(), (freezes * ops.len()) as u64);
-        let fork = fork_seconds();
-        let mut copy = Vec::with_capacity(entries as usize);
-        let full_copy = seconds(|| state.map.for_each(&state.arena, |key, value| copy.push((*key, *value))));
-        assert_eq!(copy.len() as u64, entries);
         let (p50, p99) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
         let base = *first.get_or_insert(p50);
         println!(
-            "  {:>5} MiB, {dirty:>6} dirty pages: freeze p50 {:>4.0} ns, p99 {:>5.0} ns, {:.2} x p50 at 1 MiB; fork {:>8.0} us; full copy {:>8.0} us",
+            "  {:>5} MiB, {dirty:>6} dirty pages: freeze p50 {:>4.0} ns, p99 {:>5.0} ns, {:.2} x p50 at 1 MiB",
             bytes >> 20,
             p50 * 1e9,
             p99 * 1e9,
             p50 / base,
-            fork * 1e6,
-            full_copy * 1e6,
         );
     }
 }
@@ -356,10 +252,7 @@ fn memory(smoke: bool) {
 /// Growth: the slowest insert on the way up.
 fn inserts(smoke: bool) {
     let entries = if smoke { 100_000 } else { 8_000_000 };
-    let options = ArenaOptions { key_groups: 0..GROUPS, ..ArenaOptions::default() };
-    let mut arena = Arena::new(options).expect("address space");
-    let map = KeyedMap::open(&mut arena, "map", 1).expect("a new state");
-    let mut state = State { arena, map };
+    let mut state = State::empty();
     let mut slowest = Duration::ZERO;
     let total = seconds(|| {
         for op in (0..entries).map(Op::of) {

@@ -1,6 +1,8 @@
 //! What the benches share.
 #![allow(dead_code)] // each bench uses its own part
 
+pub mod keyed_state;
+
 use isobar::measure::Percentiles;
 
 /// Whether to run at a size that only shows that the bench works: under `cargo test` and `cargo bench -- --test`.

@@ -99,8 +99,9 @@ impl<C, T> Body<C, T> {
         Ok(self.arena.descriptors().cloned().collect())
     }
 
-    /// The synchronous phase: freeze the state, note position and transaction, send the barrier on. Its time does
-    /// not depend on the size of the state.
+    /// The synchronous phase: freeze the state, note position and transaction, send the barrier on. Its time depends
+    /// neither on the size of the state nor on how much of it is dirty. What it reports of itself is all of it, but for
+    /// putting the report into the queue.
     pub(crate) fn snapshot<O>(
         &mut self,
         aligned: AlignedBarrier,
@@ -114,18 +115,11 @@ impl<C, T> Body<C, T> {
         let AlignedBarrier { barrier, first_seen_ns, t_align_ns } = aligned;
         let checkpoint = barrier.checkpoint;
         let begin_ns = cx.clock.now_ns();
-        let frozen = self.arena.freeze();
-        let sink = match &frozen {
-            Ok(_) => self.tail.pre_commit(checkpoint)?,
-            Err(_) => None,
-        };
-        let sync_ns = cx.clock.now_ns().saturating_sub(begin_ns);
-        self.tail.control(Control::Barrier(barrier));
-        let report = match frozen {
+        let report = match self.arena.freeze() {
             Ok(list) => {
-                let copied = self.arena.stats().copied_pages;
-                let copied_pages = copied - std::mem::replace(&mut self.copied_before, copied);
-                Report::Acknowledged(Box::new(Acknowledgement {
+                let sink = self.tail.pre_commit(checkpoint)?;
+                self.tail.control(Control::Barrier(barrier));
+                let mut acknowledgement = Box::new(Acknowledgement {
                     checkpoint,
                     position,
                     sink,
@@ -134,17 +128,29 @@ impl<C, T> Body<C, T> {
                     list,
                     start_delay_ns: first_seen_ns.saturating_sub(barrier.trigger_ns),
                     t_align_ns,
-                    sync_ns,
-                    copied_pages,
-                }))
+                    sync_ns: 0,
+                    copied_pages: self.copied_since_last(),
+                });
+                acknowledgement.sync_ns = cx.clock.now_ns().saturating_sub(begin_ns);
+                Report::Acknowledged(acknowledgement)
             }
-            Err(FreezeDeclined::ListLost) => {
-                Report::Declined { checkpoint, reason: DeclineReason::Failed(FreezeDeclined::ListLost.to_string()) }
+            Err(declined) => {
+                self.tail.control(Control::Barrier(barrier));
+                let reason = match declined {
+                    FreezeDeclined::ListLost => DeclineReason::Failed(declined.to_string()),
+                    _ => DeclineReason::WriterBehind,
+                };
+                Report::Declined { checkpoint, reason }
             }
-            Err(_) => Report::Declined { checkpoint, reason: DeclineReason::WriterBehind },
         };
         cx.reports.push_back((self.index, report));
         Ok(())
+    }
+
+    /// Pages that copy-on-write has moved since this was last asked.
+    fn copied_since_last(&mut self) -> u64 {
+        let copied = self.arena.copied_pages();
+        copied - std::mem::replace(&mut self.copied_before, copied)
     }
 
     /// Shows the size of the state, and hands a sink's buffers on.

@@ -214,6 +214,12 @@ impl Arena {
         }
     }
 
+    /// Pages that copy-on-write has moved so far; [`ArenaStats::copied_pages`] alone, for the synchronous phase.
+    #[inline]
+    pub(crate) fn copied_pages(&self) -> u64 {
+        self.epochs.moved_pages()
+    }
+
     /// The states that were opened or restored, for the manifest.
     pub fn descriptors(&self) -> impl Iterator<Item = &StateDescriptor> {
         self.states.iter().map(|state| &state.descriptor)
