@@ -34,7 +34,7 @@ struct Scale {
     interval: Duration,
 }
 
-const FULL: Scale = Scale { mebibytes: &[1, 16, 256, 1024], checkpoints: 1_000, interval: Duration::from_millis(15) };
+const FULL: Scale = Scale { mebibytes: &[1, 16, 256, 1024], checkpoints: 400, interval: Duration::from_millis(15) };
 const SMOKE: Scale = Scale { mebibytes: &[1, 4], checkpoints: 10, interval: Duration::from_millis(5) };
 
 /// Limits: the synchronous phase's p99, how much its p50 may grow from the smallest state to the largest, and for how

@@ -193,7 +193,7 @@ impl<'a> Attempt<'a> {
         let origin = self.origin(subtask);
         match report {
             Report::Opened(_) => {}
-            Report::Acknowledged(acknowledgement) => self.on_acknowledged(subtask, *acknowledgement),
+            Report::Acknowledged(acknowledgement) => self.on_acknowledged(subtask, acknowledgement),
             Report::SinkDurable { checkpoint } => self.acknowledge(subtask, checkpoint),
             Report::Declined { checkpoint, reason } => {
                 self.link.events.push(Event::Declined {

@@ -119,7 +119,7 @@ impl<C, T> Body<C, T> {
             Ok(list) => {
                 let sink = self.tail.pre_commit(checkpoint)?;
                 self.tail.control(Control::Barrier(barrier));
-                let mut acknowledgement = Box::new(Acknowledgement {
+                let mut acknowledgement = Acknowledgement {
                     checkpoint,
                     position,
                     sink,
@@ -130,7 +130,7 @@ impl<C, T> Body<C, T> {
                     t_align_ns,
                     sync_ns: 0,
                     copied_pages: self.copied_since_last(),
-                });
+                };
                 acknowledgement.sync_ns = cx.clock.now_ns().saturating_sub(begin_ns);
                 Report::Acknowledged(acknowledgement)
             }

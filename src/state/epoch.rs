@@ -49,12 +49,11 @@ pub(crate) struct Shared {
     pub ids: Region<PageId>,
     /// The dirty lists: list number n lies in slot n modulo their number.
     pub lists: Box<[Region<Extent>]>,
-    /// The writer is done with every entry below this number. In a box, so that the reference counts of `Shared` stay on
-    /// the line of what the owner uses all the time: a freeze counts one up.
-    pub progress: Box<CachePadded<AtomicU64>>,
+    /// The writer is done with every entry below this number.
+    pub progress: CachePadded<AtomicU64>,
     /// The first entry of the list whose turn it is to be read; the readers' affair alone. (Not `progress` again: loom
     /// tries a store at an earlier point only against the latest access, which must be the owner's.)
-    pub turn: AtomicU64,
+    pub turn: CachePadded<AtomicU64>,
     /// A list was dropped before its end.
     pub lost: AtomicBool,
 }
@@ -70,11 +69,20 @@ impl Shared {
 }
 
 /// A list that waits for the writer. Its slot is that of its entries.
-#[derive(Clone, Copy)]
+#[repr(C, align(64))]
 struct Waiting {
     /// One past the list's last entry.
     end: u64,
+    /// What the slot's next list is made with: to count a reference up, on a line that the writer has just had, takes
+    /// longer than all the rest of a freeze.
+    handle: Option<Arc<Shared>>,
     condemned: [Chain; ORDERS],
+}
+
+impl Waiting {
+    fn new(shared: &Arc<Shared>) -> Self {
+        Self { end: 0, handle: Some(Arc::clone(shared)), condemned: [Chain::EMPTY; ORDERS] }
+    }
 }
 
 /// The owner's side. What updates and freezes use shares a cache line.
@@ -109,15 +117,17 @@ impl Epochs {
             meta: Region::reserve(extents)?,
             ids: Region::reserve(extents)?,
             lists: lists?,
-            progress: Box::new(CachePadded::new(AtomicU64::new(1))),
-            turn: AtomicU64::new(1),
+            progress: CachePadded::new(AtomicU64::new(1)),
+            turn: CachePadded::new(AtomicU64::new(1)),
             lost: AtomicBool::new(false),
         };
         shared.pages.advise_huge_from(FIRST_HUGE_PAGE);
         shared.meta.advise_huge_from(FIRST_HUGE_META);
         shared.ids.advise_huge_from(FIRST_HUGE_META);
+        let shared = Arc::new(shared);
         Ok(Self {
-            shared: Arc::new(shared),
+            waiting: (0..slots).map(|_| Waiting::new(&shared)).collect(),
+            shared,
             first: 1,
             seen: 1,
             oldest_end: u64::MAX,
@@ -125,7 +135,6 @@ impl Epochs {
             slot: 0,
             waiting_len: 0,
             max_waiting: max_waiting as u32,
-            waiting: vec![Waiting { end: 0, condemned: [Chain::EMPTY; ORDERS] }; slots].into(),
             moved_pages: 0,
         })
     }
@@ -351,6 +360,7 @@ impl Epochs {
             for (order, chain) in list.condemned.iter_mut().enumerate() {
                 extents.give_chain(order, std::mem::replace(chain, Chain::EMPTY));
             }
+            list.handle.get_or_insert_with(|| Arc::clone(&self.shared));
             self.waiting_len -= 1;
         }
         self.oldest_end = u64::MAX;
@@ -368,10 +378,12 @@ impl Epochs {
         if self.shared.lost.load(Ordering::Relaxed) {
             return Err(FreezeDeclined::ListLost);
         }
-        let list = FrozenList::new(Arc::clone(&self.shared), self.slot, self.first, self.len);
+        let waiting = &mut self.waiting[self.slot as usize];
+        let handle = waiting.handle.take().unwrap_or_else(|| Arc::clone(&self.shared));
+        let list = FrozenList::new(handle, self.slot, self.first, self.len);
         self.first += u64::from(self.len);
         self.len = 0;
-        self.waiting[self.slot as usize].end = self.first;
+        waiting.end = self.first;
         if self.waiting_len == 0 {
             self.oldest_end = self.first;
         }
