@@ -289,6 +289,35 @@ fn more_than_is_there_cannot_be_consumed() {
     consumer.consume(3);
 }
 
+/// One tag publishes 256 slots at the most.
+#[test]
+fn long_batches_arrive_whole() {
+    let (mut producer, mut consumer) = ring_at::<u64>(1024, u64::MAX - 700);
+    for count in [255, 256, 257, 512, 1000, 1024, 3000] {
+        let frames: Vec<_> = (0..count).map(|id| frame(id, (id % 9) as u8, |id| id)).collect();
+        let fit = frames.len().min(1024);
+        assert_eq!(producer.push_batch(&mut frames.iter().copied()), fit);
+        assert_eq!(consumer.peek_at(fit - 1), Some(frames[fit - 1].as_ref()));
+        assert_eq!(consumer.peek_at(fit), None);
+        assert!(frames[..fit].iter().all(|&frame| consumer.pop() == Some(frame)));
+        assert_eq!(consumer.pop(), None);
+    }
+}
+
+#[test]
+fn what_an_iterator_gave_before_it_panicked_is_not_lost() {
+    let (mut producer, mut consumer) = ring::<Box<u64>>(8);
+    let mut frames = (0..5).map(|id| {
+        assert!(id < 3, "the source breaks");
+        frame(id, 9, Box::new)
+    });
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| producer.push_batch(&mut frames)));
+    assert!(broken.is_err());
+    assert!((0..3).all(|id| consumer.pop() == Some(frame(id, 9, Box::new))));
+    assert_eq!(consumer.pop(), None);
+    assert!(producer.push(Frame::End).is_ok() && consumer.pop() == Some(Frame::End));
+}
+
 #[test]
 fn a_destructor_that_panics_runs_once() {
     struct Fuse(Arc<AtomicUsize>, bool);

@@ -1,16 +1,17 @@
 //! A bounded single-producer single-consumer ring of [`Frame`]s that never waits.
 //!
-//! A slot's own tag publishes it, so that one cache line moves per hop and not two (tail index, then data). The
-//! consumer gives slots back by advancing its head, on a cache line of its own, which the producer reads again only
-//! when the ring looks full: once a lap where the consumer keeps up.
+//! A slot's own tag publishes it, so that one cache line moves per hop and not two (tail index, then data). Frames that
+//! are pushed together form a *run*, which its first slot's tag publishes as a whole: the consumer learns from one line
+//! how far it may read. It gives slots back by advancing its head, on a cache line of its own, which the producer reads
+//! again only when the ring looks full: once a lap where the consumer keeps up.
 //!
 //! Invariants, where `head` is the consumer's position and `tail` the producer's:
 //! - `head <= tail <= head + capacity`, up to the wrap of the positions at 2^64;
-//! - a slot of `head..tail` carries the lap of its position, any other an earlier one;
-//! - the producer writes the body of a free slot only, then the tag (Release); the consumer reads the tag (Acquire),
-//!   then the body; it gives the slot back with the head (Release), which the producer reads (Acquire) before it writes
-//!   there again;
-//! - slots are published in order, so a slot that is published has no unpublished one before it.
+//! - a slot of `head..tail` carries the lap of its position, and runs follow each other without a gap;
+//! - the producer writes free slots only, the bodies and tags of a run first and then the tag of its first slot
+//!   (Release); the consumer reads that tag (Acquire), then the run; it gives slots back with the head (Release), which
+//!   the producer reads (Acquire) before it writes there again;
+//! - at the start of a run that is not published, the tag is of an earlier lap.
 
 use std::{ops::Deref, rc::Rc};
 
@@ -19,8 +20,8 @@ use crossbeam_utils::CachePadded;
 use super::{
     Consumer, Producer,
     buffer::{Buffer, Slots},
-    consumer::Reader,
-    producer::Writer,
+    reader::Reader,
+    writer::Writer,
 };
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 
@@ -140,6 +141,8 @@ pub struct Shared<T> {
     pub(super) head: CachePadded<AtomicU64>,
     pub(super) producer_gone: AtomicBool,
     pub(super) consumer_gone: AtomicBool,
+    /// Where the first run begins that the consumer has not seen; written when the consumer is dropped.
+    pub(super) seen: AtomicU64,
     buffer: Buffer<T>,
 }
 
@@ -156,13 +159,14 @@ impl<T> Shared<T> {
             head: CachePadded::new(AtomicU64::new(start)),
             producer_gone: AtomicBool::new(false),
             consumer_gone: AtomicBool::new(false),
+            seen: AtomicU64::new(start),
             buffer: Buffer::new(capacity, start),
         }
     }
 
     fn ends(&self) -> (Writer<T>, Reader<T>) {
         let start = self.head.load(Ordering::Relaxed);
-        (Writer::new(self.slots(), start), Reader::new(self.slots(), start))
+        (Writer::new(self.slots(), start), Reader::new(self.slots(), start, start))
     }
 
     pub(super) fn slots(&self) -> Slots<T> {
@@ -173,7 +177,8 @@ impl<T> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Both ends are gone: the last one's release of the pointer happened before this.
-        let mut unread = Reader::new(self.slots(), self.head.load(Ordering::Relaxed));
+        let (head, seen) = (self.head.load(Ordering::Relaxed), self.seen.load(Ordering::Relaxed));
+        let mut unread = Reader::new(self.slots(), head, seen);
         unread.discard_all();
     }
 }
