@@ -51,13 +51,29 @@ impl<T> Slots<T> {
         (position >> self.lap_shift) as u32
     }
 
+    /// Which slot `position` lies in.
+    #[inline(always)]
+    pub(super) fn index(self, position: u64) -> u64 {
+        position & self.mask
+    }
+
+    /// The slot that is `offset` behind `slot`, on the same lap.
+    ///
+    /// # Safety
+    /// There is one: it lies before the end of the buffer.
+    #[inline(always)]
+    pub(super) unsafe fn behind(self, slot: &Slot<T>, offset: u64) -> &Slot<T> {
+        // SAFETY: every slot was initialised, and this one lies within the buffer, as the caller promises.
+        unsafe { NonNull::from(slot).byte_add(offset as usize * Self::STRIDE_BYTES).as_ref() }
+    }
+
     /// The slot of `position`.
     ///
     /// # Safety
     /// The buffer is alive for `'a`.
     #[inline(always)]
     pub(super) unsafe fn at<'a>(self, position: u64) -> &'a Slot<T> {
-        let index = (position & self.mask) as usize;
+        let index = self.index(position) as usize;
         // SAFETY: the masked index is below the capacity, every slot was initialised, and the buffer is alive.
         unsafe { self.base.byte_add(index * Self::STRIDE_BYTES).as_ref() }
     }

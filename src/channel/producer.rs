@@ -5,7 +5,6 @@ use std::{fmt, mem::ManuallyDrop, ptr};
 use super::{
     Frame, Sharing,
     ring::{AnyCore, AnyPointer, CrossCore, SameCore},
-    slot::RUN_MAX,
     writer::Writer,
 };
 use crate::sync::Ordering;
@@ -67,12 +66,14 @@ impl<T, S: Sharing> Producer<T, S> {
     pub fn push_batch(&mut self, frames: &mut impl Iterator<Item = Frame<T>>) -> usize {
         let mut pushed = 0;
         loop {
-            let room = if self.has_room() { self.writer.room() } else { 0 };
-            // SAFETY: there is that much room, and `shared` keeps the buffer alive.
-            let run = unsafe { self.writer.push_run(room, frames) };
+            if !self.has_room() {
+                return pushed;
+            }
+            let len_max = self.writer.run_len_max();
+            // SAFETY: that is its limit, and `shared` keeps the buffer alive.
+            let run = unsafe { self.writer.push_run(len_max, frames) };
             pushed += run as usize;
-            // A shorter run than fits: those were all. An empty one: the ring is full.
-            if run == 0 || run < room.min(RUN_MAX) {
+            if run < len_max {
                 return pushed;
             }
         }

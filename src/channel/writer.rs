@@ -57,27 +57,34 @@ impl<T> Writer<T> {
         self.position = position.wrapping_add(1);
     }
 
-    /// Writes frames, at most `room` or a run, and publishes them together; returns their number.
+    /// The most frames that the next run can take: those that have room, up to the end of the buffer, so that all are of
+    /// one lap.
+    #[inline(always)]
+    pub(super) fn run_len_max(&self) -> u64 {
+        self.room().min(self.slots.capacity() - self.slots.index(self.position)).min(RUN_MAX)
+    }
+
+    /// Writes frames, at most `len_max`, and publishes them together; returns their number.
     ///
     /// # Safety
-    /// There is that much room, and the buffer is alive.
+    /// `len_max` is at most [`Writer::run_len_max`], and the buffer is alive.
     #[inline(always)]
-    pub(super) unsafe fn push_run(&mut self, room: u64, frames: &mut impl Iterator<Item = Frame<T>>) -> u64 {
-        if room == 0 {
+    pub(super) unsafe fn push_run(&mut self, len_max: u64, frames: &mut impl Iterator<Item = Frame<T>>) -> u64 {
+        if len_max == 0 {
             return 0;
         }
         let Some(first) = frames.next() else { return 0 };
         let Self { slots, position, .. } = *self;
+        let lap = slots.lap(position);
         // SAFETY: there is room, so the consumer has given the slots back, and that was read with Acquire.
         unsafe {
             let slot = slots.at(position);
-            let tag = slot.write(slots.lap(position), first);
+            let tag = slot.write(lap, first);
             let mut run = Run { writer: self, slot, tag, len: 1 };
-            while run.len < room.min(RUN_MAX) {
+            while run.len < len_max {
                 let Some(frame) = frames.next() else { break };
-                let position = position.wrapping_add(run.len);
-                let slot = slots.at(position);
-                slot.set_tag(slot.write(slots.lap(position), frame));
+                let slot = slots.behind(slot, run.len);
+                slot.set_tag(slot.write(lap, frame));
                 run.len += 1;
             }
             run.len
