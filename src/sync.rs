@@ -4,22 +4,16 @@
 #[cfg(isobar_loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    hint,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread,
 };
 
 #[cfg(not(isobar_loom))]
-pub(crate) use std::{
-    hint,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    },
-    thread,
+pub(crate) use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 /// `std::cell::UnsafeCell` behind loom's access-checking interface.

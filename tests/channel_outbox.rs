@@ -188,7 +188,7 @@ fn an_exchange_without_targets_or_with_too_many_is_an_error() {
     assert_eq!(Outbox::broadcast(senders(0)).err(), Some(OutboxError::NoTarget));
     assert_eq!(Outbox::key_groups(senders(0), 4).err(), Some(OutboxError::NoTarget));
     assert!(Outbox::key_groups(senders(4), 4).is_ok());
-    let error = Outbox::key_groups(senders(5), 4).err().expect("five targets cannot share four groups");
+    let error = Outbox::key_groups(senders(5), 4).map(|_| ()).expect_err("five targets cannot share four groups");
     assert_eq!(error, OutboxError::TooFewKeyGroups { targets: 5, max_parallelism: 4 });
     assert!(error.to_string().contains("5 target subtasks cannot share 4 key groups"));
 }

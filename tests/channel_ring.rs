@@ -275,7 +275,7 @@ fn every_size_and_alignment_of_value_comes_through() {
     check(|id| id as u8);
     check(|id| [id; 5]);
     check(|id| [id; 6]);
-    check(|id| u128::from(id));
+    check(u128::from);
     check(|id| Wide([id; 20]));
 }
 

@@ -157,6 +157,7 @@ impl Reader for DisruptorReader<disruptor::EventPoller<Line, disruptor::SinglePr
     #[inline(always)]
     fn pop_batch(&mut self, mut visit: impl FnMut(u64, u64)) -> usize {
         let Ok(mut events) = self.0.take(BATCH as u64) else { return 0 };
+        #[allow(clippy::unnecessary_mut_passed)] // `len` is that of `&mut EventGuard`, an iterator
         let ready = (&mut events).len();
         (&mut events).for_each(|Line(words)| visit(words[0], words[7]));
         ready

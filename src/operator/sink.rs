@@ -20,6 +20,12 @@ pub trait Sink: Send + 'static {
     /// Takes one record.
     fn write(&mut self, record: Record<Self::In>) -> Result<(), OperatorError>;
 
+    /// Whether the sink can take another record now. While it says no, its operator takes no input, and the pressure
+    /// goes upstream. Asked once a turn: `write` may be called for the rest of a turn after the room is gone.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Called now and then while the core has nothing else to do and after batches: hand buffered output on.
     fn flush(&mut self) -> Result<(), OperatorError> {
         Ok(())

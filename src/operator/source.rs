@@ -32,6 +32,12 @@ pub trait Source: Send + 'static {
     /// each checkpoint's synchronous phase, so it costs nanoseconds.
     fn position(&self) -> u64;
 
+    /// The index, within the whole input, of the message that the next poll will look at; it paces a job that runs at
+    /// a given rate. Several sources that read the same input keep step by it. `None`: the engine counts the records.
+    fn next_index(&self) -> Option<u64> {
+        None
+    }
+
     /// The source ends normally (also when a finished job is resumed).
     fn close(&mut self, _state: &mut Arena) -> Result<(), OperatorError> {
         Ok(())
