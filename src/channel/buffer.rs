@@ -51,20 +51,10 @@ impl<T> Slots<T> {
         (position >> self.lap_shift) as u32
     }
 
-    /// Which slot `position` lies in.
+    /// The index of the slot that `position` lies in.
     #[inline(always)]
     pub(super) fn index(self, position: u64) -> u64 {
         position & self.mask
-    }
-
-    /// The slot that is `offset` behind `slot`, on the same lap.
-    ///
-    /// # Safety
-    /// There is one: it lies before the end of the buffer.
-    #[inline(always)]
-    pub(super) unsafe fn behind(self, slot: &Slot<T>, offset: u64) -> &Slot<T> {
-        // SAFETY: every slot was initialised, and this one lies within the buffer, as the caller promises.
-        unsafe { NonNull::from(slot).byte_add(offset as usize * Self::STRIDE_BYTES).as_ref() }
     }
 
     /// The slot of `position`.
@@ -73,9 +63,19 @@ impl<T> Slots<T> {
     /// The buffer is alive for `'a`.
     #[inline(always)]
     pub(super) unsafe fn at<'a>(self, position: u64) -> &'a Slot<T> {
-        let index = self.index(position) as usize;
-        // SAFETY: the masked index is below the capacity, every slot was initialised, and the buffer is alive.
-        unsafe { self.base.byte_add(index * Self::STRIDE_BYTES).as_ref() }
+        // SAFETY: the masked index is below the capacity, and the buffer is alive.
+        unsafe { self.at_index(self.index(position)) }
+    }
+
+    /// The slot at `index`, which spares a run of one lap the mask.
+    ///
+    /// # Safety
+    /// The index is below the capacity, and the buffer is alive for `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn at_index<'a>(self, index: u64) -> &'a Slot<T> {
+        debug_assert!(index < self.capacity());
+        // SAFETY: the index is below the capacity, every slot was initialised, and the buffer is alive.
+        unsafe { self.base.byte_add(index as usize * Self::STRIDE_BYTES).as_ref() }
     }
 }
 

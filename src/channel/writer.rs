@@ -75,15 +75,16 @@ impl<T> Writer<T> {
         }
         let Some(first) = frames.next() else { return 0 };
         let Self { slots, position, .. } = *self;
-        let lap = slots.lap(position);
-        // SAFETY: there is room, so the consumer has given the slots back, and that was read with Acquire.
+        let (lap, index) = (slots.lap(position), slots.index(position));
+        // SAFETY: there is room, so the consumer has given the slots back, and that was read with Acquire; the run's
+        // limit keeps its indices below the capacity.
         unsafe {
-            let slot = slots.at(position);
+            let slot = slots.at_index(index);
             let tag = slot.write(lap, first);
             let mut run = Run { writer: self, slot, tag, len: 1 };
             while run.len < len_max {
                 let Some(frame) = frames.next() else { break };
-                let slot = slots.behind(slot, run.len);
+                let slot = slots.at_index(index + run.len);
                 slot.set_tag(slot.write(lap, frame));
                 run.len += 1;
             }
