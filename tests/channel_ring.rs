@@ -289,6 +289,33 @@ fn more_than_is_there_cannot_be_consumed() {
     consumer.consume(3);
 }
 
+proptest! {
+    /// Runs of every length, read in parts of every length, in rings that hold several of the longest; what is left is
+    /// dropped with the ring.
+    #[test]
+    fn runs_are_read_in_parts(
+        turns in prop::collection::vec((0usize..700, 0usize..700, any::<bool>()), 1..12),
+        capacity_log2 in 7u32..11,
+        which in 0u8..4,
+        before in 0u64..2000,
+        producer_first: bool,
+    ) {
+        let capacity = 1 << capacity_log2;
+        let mut harness = Harness::new(ring_at(capacity, start(capacity_log2, which, before)));
+        for &(pushed, read, in_place) in &turns {
+            harness.apply(&Operation::PushBatch(pushed));
+            if in_place {
+                let steps = (0..read).map(|i| if i % 2 == 0 { Step::Lend } else { Step::Control }).collect();
+                harness.apply(&Operation::Batch { max: read, steps, forget: false });
+            } else {
+                harness.apply(&Operation::PeekAt(read));
+                harness.apply(&Operation::Consume(read));
+            }
+        }
+        harness.finish(producer_first);
+    }
+}
+
 /// One tag publishes 256 slots at the most.
 #[test]
 fn long_batches_arrive_whole() {

@@ -6,6 +6,10 @@ use super::{
     slot::{RUN_MAX, Slot, Tag},
 };
 
+/// How many slots ahead of the one being written a line is asked for: its last reader has it, and to get it from there
+/// takes longer than to write several slots.
+const PREFETCH_SLOTS: u64 = 8;
+
 /// The producer's own, unshared part.
 pub(super) struct Writer<T> {
     slots: Slots<T>,
@@ -54,6 +58,9 @@ impl<T> Writer<T> {
             let slot = slots.at(position);
             slot.publish(slot.write(slots.lap(position), frame));
         }
+        if self.room() > PREFETCH_SLOTS {
+            slots.prefetch_for_write(position.wrapping_add(PREFETCH_SLOTS));
+        }
         self.position = position.wrapping_add(1);
     }
 
@@ -84,6 +91,10 @@ impl<T> Writer<T> {
             let mut run = Run { writer: self, slot, tag, len: 1 };
             while run.len < len_max {
                 let Some(frame) = frames.next() else { break };
+                // The run's limit, not its end: what is free behind it will be the next run's.
+                if run.len + PREFETCH_SLOTS < len_max {
+                    slots.prefetch_for_write(position.wrapping_add(run.len + PREFETCH_SLOTS));
+                }
                 let slot = slots.at_index(index + run.len);
                 slot.set_tag(slot.write(lap, frame));
                 run.len += 1;
