@@ -19,14 +19,15 @@
 //! Ratios to rtrb's chunks in one run of `cargo bench --bench ring` (batches of 64, one core to another, medians of 11 to
 //! 31 rounds, two virtual cores of an AMD EPYC):
 //! - every slot published by its own tag: 0.7, since the consumer runs into lines that are being written;
-//! - a run published by its first slot: 0.90;
-//! - and lines asked for with `prefetchw`, 4 slots ahead: 1.21, 8 ahead: 1.26 (kept). One by one, the same takes the ring
-//!   from 1.55 to 2.3 of rtrb's push and pop, and a hop at 1 M/s from 0.73 to 0.69 of rtrb's;
+//! - a run published by its first slot: 0.9;
+//! - and lines asked for with `prefetchw`, 4 slots ahead: 1.21, 8 ahead: 1.26 (kept);
 //! - the consumer's reads prefetched, 4 or 8 slots ahead, and the first frame of a run written last, so that a waiting
 //!   consumer takes its line once and not twice: no difference, not kept.
 //!
-//! A hop (p50) takes about 1.6 times half the round trip of a cache line, where 1.25 is the aim. The clock that both are
-//! read with is in a hop as a whole and in half a round trip by half.
+//! Three runs of what was kept: batches 1.12 to 1.31 of rtrb's chunks, one by one 1.3 to 2.3 of its push and pop, hops at
+//! 1 M/s (p50) 0.69 to 0.76 of its own. A hop takes 1.27 and 1.35 times half the round trip of a cache line where that
+//! is 205 ns, and 1.6 times where the host gives cores that are 55 ns apart; 1.25 was the aim. The clock's reading is in
+//! a hop as a whole, in half a round trip by half.
 
 use std::{ops::Deref, rc::Rc};
 
