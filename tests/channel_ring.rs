@@ -289,6 +289,62 @@ fn more_than_is_there_cannot_be_consumed() {
     consumer.consume(3);
 }
 
+proptest! {
+    /// Runs of every length, read in parts of every length, in rings that hold several of the longest; what is left is
+    /// dropped with the ring.
+    #[test]
+    fn runs_are_read_in_parts(
+        turns in prop::collection::vec((0usize..700, 0usize..700, any::<bool>()), 1..12),
+        capacity_log2 in 7u32..11,
+        which in 0u8..4,
+        before in 0u64..2000,
+        producer_first: bool,
+    ) {
+        let capacity = 1 << capacity_log2;
+        let mut harness = Harness::new(ring_at(capacity, start(capacity_log2, which, before)));
+        for &(pushed, read, in_place) in &turns {
+            harness.apply(&Operation::PushBatch(pushed));
+            if in_place {
+                let steps = (0..read).map(|i| if i % 2 == 0 { Step::Lend } else { Step::Control }).collect();
+                harness.apply(&Operation::Batch { max: read, steps, forget: false });
+            } else {
+                harness.apply(&Operation::PeekAt(read));
+                harness.apply(&Operation::Consume(read));
+            }
+        }
+        harness.finish(producer_first);
+    }
+}
+
+/// One tag publishes 256 slots at the most.
+#[test]
+fn long_batches_arrive_whole() {
+    let (mut producer, mut consumer) = ring_at::<u64>(1024, u64::MAX - 700);
+    for count in [255, 256, 257, 512, 1000, 1024, 3000] {
+        let frames: Vec<_> = (0..count).map(|id| frame(id, (id % 9) as u8, |id| id)).collect();
+        let fit = frames.len().min(1024);
+        assert_eq!(producer.push_batch(&mut frames.iter().copied()), fit);
+        assert_eq!(consumer.peek_at(fit - 1), Some(frames[fit - 1].as_ref()));
+        assert_eq!(consumer.peek_at(fit), None);
+        assert!(frames[..fit].iter().all(|&frame| consumer.pop() == Some(frame)));
+        assert_eq!(consumer.pop(), None);
+    }
+}
+
+#[test]
+fn what_an_iterator_gave_before_it_panicked_is_not_lost() {
+    let (mut producer, mut consumer) = ring::<Box<u64>>(8);
+    let mut frames = (0..5).map(|id| {
+        assert!(id < 3, "the source breaks");
+        frame(id, 9, Box::new)
+    });
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| producer.push_batch(&mut frames)));
+    assert!(broken.is_err());
+    assert!((0..3).all(|id| consumer.pop() == Some(frame(id, 9, Box::new))));
+    assert_eq!(consumer.pop(), None);
+    assert!(producer.push(Frame::End).is_ok() && consumer.pop() == Some(Frame::End));
+}
+
 #[test]
 fn a_destructor_that_panics_runs_once() {
     struct Fuse(Arc<AtomicUsize>, bool);

@@ -81,6 +81,46 @@ fn a_batch_reads_in_place_and_gives_its_slots_back_at_the_end() {
     });
 }
 
+/// One tag publishes a run: whoever sees its first frame sees its last. Starting one before the wrap makes two runs of
+/// it, which may be seen apart.
+#[test]
+fn a_run_is_seen_as_a_whole_but_for_a_wrap() {
+    for (start, wraps) in [(0, false), (3, true)] {
+        loom::model(move || {
+            let (mut producer, mut consumer) = ring_at::<Value>(4, start);
+            let feeder = thread::spawn(move || assert_eq!(producer.push_batch(&mut (0..3).map(record)), 3));
+            if consumer.peek().is_some() {
+                assert!(wraps || consumer.peek_at(2).is_some(), "a part of a run was seen");
+            }
+            (0..3).for_each(|id| assert_record(pop(&mut consumer), id));
+            feeder.join().unwrap();
+            assert!(consumer.is_empty());
+        });
+    }
+}
+
+/// The next run is written while the one before it is read, on the slots that its head gave back.
+#[test]
+fn a_run_read_in_part_gives_back_that_part_only() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring_at::<Value>(2, 0);
+        assert_eq!(producer.push_batch(&mut (0..2).map(record)), 2);
+        let feeder = thread::spawn(move || {
+            let mut frames = (2..4).map(record);
+            let pushed = producer.push_batch(&mut frames);
+            pushed + producer.push_batch(&mut frames)
+        });
+        assert_record(pop(&mut consumer), 0);
+        thread::yield_now();
+        let Some(Frame::Record(record)) = consumer.peek() else { panic!("its run was pushed whole") };
+        assert_eq!(**record.value, 1);
+        assert_record(pop(&mut consumer), 1);
+        let pushed = feeder.join().unwrap() as u64;
+        (2..2 + pushed).for_each(|id| assert_record(pop(&mut consumer), id));
+        assert!(consumer.is_empty());
+    });
+}
+
 #[test]
 fn a_barrier_keeps_its_place_and_its_words() {
     loom::model(|| {
@@ -110,6 +150,25 @@ fn unread_frames_are_dropped_with_the_ring() {
         consumer.pop();
         drop(consumer);
         assert!(feeder.join().unwrap(), "two frames fit");
+    });
+}
+
+/// Both ends go while a run is under way, of which the consumer has read what it saw of the first frames.
+#[test]
+fn the_rest_of_a_run_is_dropped_with_the_ring() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = ring_at::<Value>(4, 2);
+        let feeder = thread::spawn(move || {
+            assert_eq!(producer.push_batch(&mut (0..3).map(record)), 3);
+            producer.is_disconnected()
+        });
+        let mut batch = consumer.batch(4);
+        if let Some(record) = batch.next_record() {
+            assert_eq!(**record.value, 0);
+        }
+        drop(batch);
+        drop(consumer);
+        feeder.join().unwrap();
     });
 }
 

@@ -6,11 +6,12 @@
 //! ```
 //!
 //! `cargo bench --bench ring` runs the contenders in turn, round after round, and prints the median of the rounds'
-//! ratios: on a shared machine only what ran side by side can be compared. Then criterion measures ours alone, to be
+//! ratios: on a shared machine only what ran side by side can be compared. A section of its own says what an input gate adds on one core. Then criterion measures ours alone, to be
 //! compared with its own earlier runs. Without `--bench`, as `cargo test` runs it, sizes are such that it only checks
 //! answers.
 
 mod contender;
+mod gate;
 mod paired;
 
 use std::time::Duration;
@@ -28,6 +29,9 @@ struct Sizes {
 
 const FULL: Sizes = Sizes { rounds: 11, messages: 1 << 21, hops: 100_000, hop_interval_ns: 1_000 };
 const SMOKE: Sizes = Sizes { rounds: 1, messages: 10_000, hops: 500, hop_interval_ns: 1_000 };
+
+/// The channels of the gates that are compared.
+const CHANNELS: [usize; 4] = [1, 2, 8, 64];
 
 /// One round's figure of each contender.
 #[derive(Clone, Copy)]
@@ -76,17 +80,44 @@ fn compare(cores: &Cores, sizes: &Sizes) {
     });
     report("one by one", "M/s", &single);
 
+    compare_hops(cores, sizes);
+    compare_gates(sizes);
+}
+
+/// Hops beside the least that one can take: the time a cache line takes from core to core.
+fn compare_hops(cores: &Cores, sizes: &Sizes) {
     let (count, interval) = (sizes.hops, sizes.hop_interval_ns);
-    for (name, percentile) in [("hop p50 at 1 M/s", 50), ("hop p99 at 1 M/s", 99)] {
-        let figure = |hops: Vec<u64>| hops[hops.len() * percentile / 100] as f64;
-        let hop = rounds(sizes.rounds, || Round {
-            ours: figure(hops(cores, ours(), count, interval)),
-            rtrb: figure(hops(cores, rtrb(), count, interval)),
-            disruptor: figure(hops(cores, disruptor(), count, interval)),
-        });
-        report(name, "ns ", &hop);
+    let (mut p50, mut p99, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..sizes.rounds {
+        let hops = (
+            hops(cores, ours(), count, interval),
+            hops(cores, rtrb(), count, interval),
+            hops(cores, disruptor(), count, interval),
+        );
+        let at = |hops: &[u64], percentile: usize| hops[hops.len() * percentile / 100] as f64;
+        let round = |percentile| Round {
+            ours: at(&hops.0, percentile),
+            rtrb: at(&hops.1, percentile),
+            disruptor: at(&hops.2, percentile),
+        };
+        p50.push(round(50));
+        p99.push(round(99));
+        lines.push(half_round_trip(cores, count));
     }
-    println!("half a cache line's round trip: {:.0} ns", half_round_trip(cores, count));
+    report("hop p50 at 1 M/s", "ns ", &p50);
+    report("hop p99 at 1 M/s", "ns ", &p99);
+    let ratio = median(p50.iter().zip(&lines).map(|(round, line)| round.ours / line));
+    println!("half a cache line's round trip: {:.0} ns; our hop p50 / that: {ratio:.2}", median(lines.into_iter()));
+}
+
+/// What a record costs behind a gate, by the number of its channels, which share the same number of slots.
+fn compare_gates(sizes: &Sizes) {
+    let costs: Vec<_> = (0..sizes.rounds).map(|_| CHANNELS.map(|n| gate::drain(n, sizes.messages))).collect();
+    for (i, channels) in CHANNELS.into_iter().enumerate() {
+        let ns = median(costs.iter().map(|cost| cost[i].as_nanos() as f64 / sizes.messages as f64));
+        let ratio = median(costs.iter().map(|cost| cost[i].as_secs_f64() / cost[0].as_secs_f64()));
+        println!("gate, {channels:2} channels: {ns:.1} ns a record, {ratio:.2} x one channel's");
+    }
 }
 
 /// Ours alone, for criterion's comparison with its earlier runs.

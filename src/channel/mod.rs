@@ -4,16 +4,20 @@
 //! **Invariants.** A frame never overtakes another on its channel, whatever it is. Nothing here blocks, waits, knows
 //! what a checkpoint is, or reads a clock. Nothing allocates once warm.
 
+mod batch;
 mod buffer;
 mod consumer;
 mod frame;
 mod gate;
 mod outbox;
 mod producer;
+mod reader;
 mod ring;
 mod slot;
+mod writer;
 
-pub use consumer::{Batch, Consumer, Receiver};
+pub use batch::Batch;
+pub use consumer::{Consumer, Receiver};
 pub use frame::{Barrier, BarrierKind, Control, Frame, Record};
 pub use gate::InputGate;
 pub use outbox::{Outbox, OutboxError, OutboxStats};

@@ -1,11 +1,11 @@
 //! The writing end of a ring.
 
-use std::{cell::Cell, fmt, marker::PhantomData, mem::ManuallyDrop, ptr};
+use std::{fmt, mem::ManuallyDrop, ptr};
 
 use super::{
     Frame, Sharing,
-    buffer::Slots,
     ring::{AnyCore, AnyPointer, CrossCore, SameCore},
+    writer::Writer,
 };
 use crate::sync::Ordering;
 
@@ -26,36 +26,14 @@ impl<T> fmt::Debug for Full<T> {
 pub struct Producer<T, S: Sharing = CrossCore> {
     writer: Writer<T>,
     shared: S::Pointer<T>,
-    /// One thread at a time.
-    _not_sync: PhantomData<Cell<()>>,
 }
 
 // SAFETY: the slots that the writer points to are kept alive by `shared`, which is `Send` itself for `T: Send`.
 unsafe impl<T: Send> Send for Producer<T, CrossCore> {}
 
-/// The producer's own, unshared part.
-pub(super) struct Writer<T> {
-    slots: Slots<T>,
-    /// Where the next frame goes.
-    position: u64,
-    /// The consumer's head as last read; it can be stale, never ahead.
-    head_seen: u64,
-}
-
-impl<T> Writer<T> {
-    pub(super) fn new(slots: Slots<T>, position: u64) -> Self {
-        Self { slots, position, head_seen: position }
-    }
-
-    #[inline(always)]
-    fn room(&self) -> u64 {
-        self.slots.capacity() - self.position.wrapping_sub(self.head_seen)
-    }
-}
-
 impl<T, S: Sharing> Producer<T, S> {
     pub(super) fn from_parts(writer: Writer<T>, shared: S::Pointer<T>) -> Self {
-        Self { writer, shared, _not_sync: PhantomData }
+        Self { writer, shared }
     }
 
     /// Puts a frame into the ring, where the consumer sees it at once.
@@ -67,8 +45,8 @@ impl<T, S: Sharing> Producer<T, S> {
         if self.writer.room() == 0 && self.refresh() == 0 {
             return Err(Full(frame));
         }
-        // SAFETY: there is room.
-        unsafe { self.write(frame) };
+        // SAFETY: there is room, and `shared` keeps the buffer alive.
+        unsafe { self.writer.push(frame) };
         Ok(())
     }
 
@@ -86,39 +64,26 @@ impl<T, S: Sharing> Producer<T, S> {
     /// ```
     #[inline]
     pub fn push_batch(&mut self, frames: &mut impl Iterator<Item = Frame<T>>) -> usize {
-        let start = self.writer.position;
-        let mut room = self.writer.room();
+        let mut pushed = 0;
         loop {
-            if room == 0 {
-                room = self.refresh();
-                if room == 0 {
-                    break;
-                }
+            if !self.has_room() {
+                return pushed;
             }
-            let Some(frame) = frames.next() else { break };
-            // SAFETY: there is room.
-            unsafe { self.write(frame) };
-            room -= 1;
+            let len_max = self.writer.run_len_max();
+            // SAFETY: that is its limit, and `shared` keeps the buffer alive.
+            let run = unsafe { self.writer.push_run(len_max, frames) };
+            pushed += run as usize;
+            if run < len_max {
+                return pushed;
+            }
         }
-        self.writer.position.wrapping_sub(start) as usize
-    }
-
-    /// # Safety
-    /// There is room.
-    #[inline(always)]
-    unsafe fn write(&mut self, frame: Frame<T>) {
-        let Writer { slots, position, .. } = self.writer;
-        // SAFETY: `shared` keeps the buffer alive; there is room, so the consumer has given this slot back, and that
-        // was read with Acquire.
-        unsafe { slots.at(position).publish(slots.lap(position), frame) };
-        self.writer.position = position.wrapping_add(1);
     }
 
     /// Reads the consumer's head again; returns the number of free slots.
     #[cold]
     #[inline(never)]
     fn refresh(&mut self) -> u64 {
-        self.writer.head_seen = self.shared.head.load(Ordering::Acquire);
+        self.writer.see_head(self.shared.head.load(Ordering::Acquire));
         self.check_invariants();
         self.writer.room()
     }
@@ -136,7 +101,7 @@ impl<T, S: Sharing> Producer<T, S> {
 
     /// The number of frames in the ring at the most; the consumer may take some at any time.
     pub fn len(&self) -> usize {
-        self.writer.position.wrapping_sub(self.shared.head.load(Ordering::Acquire)) as usize
+        self.writer.position().wrapping_sub(self.shared.head.load(Ordering::Acquire)) as usize
     }
 
     /// Whether everything pushed has been consumed.
@@ -146,12 +111,12 @@ impl<T, S: Sharing> Producer<T, S> {
 
     /// The ring's capacity in frames.
     pub fn capacity(&self) -> usize {
-        self.writer.slots.capacity() as usize
+        self.writer.slots().capacity() as usize
     }
 
     /// The position that the next frame gets. Positions grow by one a frame and wrap at 2^64.
     pub fn position(&self) -> u64 {
-        self.writer.position
+        self.writer.position()
     }
 
     /// Whether the consumer was dropped: what is pushed from now on is never read.
@@ -162,14 +127,8 @@ impl<T, S: Sharing> Producer<T, S> {
     /// In debug builds, panics where the ring's invariants do not hold.
     pub fn check_invariants(&self) {
         if cfg!(debug_assertions) {
-            let Writer { slots, position, head_seen } = self.writer;
-            let head = self.shared.head.load(Ordering::Acquire);
-            let in_use = position.wrapping_sub(head);
-            assert!(in_use <= slots.capacity(), "{in_use} frames in a ring of {}", slots.capacity());
-            assert!(position.wrapping_sub(head_seen) >= in_use, "the head seen, {head_seen}, is ahead of {head}");
-            // SAFETY: `shared` keeps the buffer alive.
-            let lap = unsafe { slots.at(position) }.tag().lap();
-            assert_ne!(lap, slots.lap(position), "slot {position} was published before it was written");
+            // Relaxed, lest a check stand in for an ordering that release builds miss.
+            self.writer.check_invariants(self.shared.head.load(Ordering::Relaxed));
         }
     }
 }

@@ -5,8 +5,8 @@
 //!        ┌─────────┬────────────┬────────────┬──────────────┐
 //!        │ tag     │ first      │ second     │ value: T ... │     Frame<[u64; 5]>: 64 bytes, one cache line
 //!        └─────────┴────────────┴────────────┴──────────────┘
-//!  tag     63 ........ 32   31 .. 16   15 .... 0
-//!          lap              kind       detail
+//!  tag     63 ........ 32   31 .. 16   15 .. 8   7 .. 0
+//!          lap              detail     run - 1   kind
 //!
 //!  kind        detail         first        second
 //!  Record      key_group      ingest_ns    event_ns
@@ -15,44 +15,60 @@
 //!  others
 //! ```
 //!
-//! A slot is used once a lap. It holds the frame of position p when its tag carries the lap of p; the tag of any
-//! earlier lap means that it is free. Laps are compared for equality only, so their wrap after 2^32 is harmless.
+//! A slot is used once a lap, and its tag carries the lap of the frame that it holds. The tag of the first slot of a
+//! *run* publishes `run` slots at once, which is why it is written last. Laps are compared for equality only, so their
+//! wrap after 2^32 is harmless.
 
 use std::{mem::MaybeUninit, ptr};
 
 use super::{Barrier, BarrierKind, Frame, Record};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 
-/// What a slot holds and on which lap; see the module's picture.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The most slots that one tag publishes.
+pub(super) const RUN_MAX: u64 = 256;
+
+/// What a slot holds and on which lap, and how many slots it publishes; see the module's picture.
+#[derive(Clone, Copy)]
 pub(super) struct Tag(u64);
 
 impl Tag {
-    const RECORD: u16 = 0;
-    const WATERMARK: u16 = 1;
-    const BARRIER: u16 = 2;
-    const IDLE: u16 = 3;
-    const END_OF_DATA: u16 = 4;
-    const END: u16 = 5;
+    const RECORD: u8 = 0;
+    const WATERMARK: u8 = 1;
+    const BARRIER: u8 = 2;
+    const IDLE: u8 = 3;
+    const END_OF_DATA: u8 = 4;
+    const END: u8 = 5;
 
     #[inline(always)]
-    fn new(lap: u32, kind: u16, detail: u16) -> Self {
-        Self(u64::from(lap) << 32 | u64::from(kind) << 16 | u64::from(detail))
+    fn new(lap: u32, kind: u8, detail: u16) -> Self {
+        Self(u64::from(lap) << 32 | u64::from(detail) << 16 | u64::from(kind))
+    }
+
+    /// The tag of the first of `run` slots, 1 to [`RUN_MAX`].
+    #[inline(always)]
+    pub(super) fn with_run(self, run: u64) -> Self {
+        debug_assert!((1..=RUN_MAX).contains(&run) && self.run() == 1);
+        Self(self.0 | (run - 1) << 8)
     }
 
     #[inline(always)]
-    pub(super) fn lap(self) -> u32 {
-        (self.0 >> 32) as u32
+    pub(super) fn run(self) -> u64 {
+        (self.0 >> 8 & 0xFF) + 1
     }
 
     #[inline(always)]
-    fn kind(self) -> u16 {
-        (self.0 >> 16) as u16
+    pub(super) fn is_of(self, lap: u32) -> bool {
+        (self.0 >> 32) as u32 == lap
+    }
+
+    #[inline(always)]
+    fn kind(self) -> u8 {
+        self.0 as u8
     }
 
     #[inline(always)]
     fn detail(self) -> u16 {
-        self.0 as u16
+        (self.0 >> 16) as u16
     }
 
     #[inline(always)]
@@ -77,6 +93,7 @@ pub(super) struct Slot<T> {
 #[cfg(not(isobar_loom))]
 const _: () = assert!(size_of::<Slot<[u64; 5]>>() == 64, "a frame of five words fills one cache line");
 
+/// The producer's side.
 impl<T> Slot<T> {
     /// A free slot whose last use was on `lap`.
     pub(super) fn free(lap: u32) -> Self {
@@ -84,71 +101,76 @@ impl<T> Slot<T> {
         Self { tag: AtomicU64::new(Tag::new(lap, Tag::END, 0).0), body: UnsafeCell::new(body) }
     }
 
-    /// The tag; whoever sees a lap in it also sees the frame that was written on that lap.
-    #[inline(always)]
-    pub(super) fn tag(&self) -> Tag {
-        Tag(self.tag.load(Ordering::Acquire))
-    }
-
-    /// Writes the frame and publishes it under `lap`.
+    /// Writes a frame, and returns the tag to set for it.
     ///
     /// # Safety
     /// Only the producer may call this, and only while the slot is free: the consumer has given its last frame back.
     #[inline(always)]
-    pub(super) unsafe fn publish(&self, lap: u32, frame: Frame<T>) {
-        let tag = match frame {
+    pub(super) unsafe fn write(&self, lap: u32, frame: Frame<T>) -> Tag {
+        match frame {
             Frame::Record(record) => {
-                let key_group = record.key_group;
                 // SAFETY: the slot is free, so no one else touches its body.
                 self.body.with_mut(|body| unsafe {
                     (*body).first = record.ingest_ns;
                     (*body).second = record.event_ns as u64;
                     (*body).value.write(record.value);
                 });
-                Tag::new(lap, Tag::RECORD, key_group)
+                Tag::new(lap, Tag::RECORD, record.key_group)
             }
             Frame::Watermark(event_ns) => {
                 // SAFETY: as above.
-                unsafe { self.write_words(0, event_ns as u64) };
+                self.body.with_mut(|body| unsafe { (*body).second = event_ns as u64 });
                 Tag::new(lap, Tag::WATERMARK, 0)
             }
             Frame::Barrier(barrier) => {
                 // SAFETY: as above.
-                unsafe { self.write_words(barrier.checkpoint, barrier.trigger_ns) };
+                self.body.with_mut(|body| unsafe {
+                    (*body).first = barrier.checkpoint;
+                    (*body).second = barrier.trigger_ns;
+                });
                 Tag::new(lap, Tag::BARRIER, barrier.kind as u16)
             }
             Frame::Idle => Tag::new(lap, Tag::IDLE, 0),
             Frame::EndOfData => Tag::new(lap, Tag::END_OF_DATA, 0),
             Frame::End => Tag::new(lap, Tag::END, 0),
-        };
-        self.tag.store(tag.0, Ordering::Release);
+        }
     }
 
-    /// # Safety
-    /// As [`Slot::publish`].
+    /// Sets the tag of a slot behind the first of its run, which that one publishes.
     #[inline(always)]
-    unsafe fn write_words(&self, first: u64, second: u64) {
-        // SAFETY: the caller owns the free slot.
-        self.body.with_mut(|body| unsafe {
-            (*body).first = first;
-            (*body).second = second;
-        });
+    pub(super) fn set_tag(&self, tag: Tag) {
+        self.tag.store(tag.0, Ordering::Relaxed);
+    }
+
+    /// Sets the tag of the first slot of a run: the consumer sees all of the run.
+    #[inline(always)]
+    pub(super) fn publish(&self, tag: Tag) {
+        self.tag.store(tag.0, Ordering::Release);
+    }
+}
+
+/// The consumer's side.
+impl<T> Slot<T> {
+    /// The tag of a slot that may be the first of a run; whoever sees its lap there also sees all of the run.
+    #[inline(always)]
+    pub(super) fn observe(&self) -> Tag {
+        Tag(self.tag.load(Ordering::Acquire))
+    }
+
+    /// The tag of a slot that is known to be published.
+    #[inline(always)]
+    pub(super) fn tag(&self) -> Tag {
+        Tag(self.tag.load(Ordering::Relaxed))
     }
 
     /// The frame in place.
     ///
     /// # Safety
-    /// `tag` was read from this slot, it is of the lap that the caller expects, and the slot is not given back while
-    /// the frame is in use.
+    /// The slot is published, `tag` is its tag, and it is not given back while the frame is in use.
     #[inline(always)]
     pub(super) unsafe fn frame(&self, tag: Tag) -> Frame<&T> {
-        if tag.is_record() {
-            // SAFETY: the caller's promise, and the tag is a record's.
-            Frame::Record(unsafe { self.record(tag) })
-        } else {
-            // SAFETY: what was published under the tag is visible, and not written again before it is given back.
-            self.body.with(|body| control(unsafe { &*body }, tag))
-        }
+        // SAFETY: the caller's promise, and the tag says what is there.
+        unsafe { if tag.is_record() { Frame::Record(self.record(tag)) } else { self.control(tag) } }
     }
 
     /// The record in place.
@@ -157,14 +179,31 @@ impl<T> Slot<T> {
     /// As [`Slot::frame`], and the tag is a record's.
     #[inline(always)]
     pub(super) unsafe fn record(&self, tag: Tag) -> Record<&T> {
-        // SAFETY: what was published under the tag is visible, and not written again before it is given back.
+        // SAFETY: what was published is visible, and not written again before it is given back.
         let body = self.body.with(|body| unsafe { &*body });
-        Record {
-            ingest_ns: body.first,
-            event_ns: body.second as i64,
-            key_group: tag.detail(),
-            // SAFETY: publishing a record initialises its value.
-            value: unsafe { body.value.assume_init_ref() },
+        // SAFETY: publishing a record initialises its value.
+        let value = unsafe { body.value.assume_init_ref() };
+        Record { ingest_ns: body.first, event_ns: body.second as i64, key_group: tag.detail(), value }
+    }
+
+    /// The control frame.
+    ///
+    /// # Safety
+    /// As [`Slot::frame`].
+    #[inline]
+    unsafe fn control<V>(&self, tag: Tag) -> Frame<V> {
+        // SAFETY: what was published is visible, and not written again before it is given back.
+        let (first, second) = self.body.with(|body| unsafe { ((*body).first, (*body).second) });
+        match tag.kind() {
+            Tag::WATERMARK => Frame::Watermark(second as i64),
+            Tag::BARRIER => {
+                let savepoint = tag.detail() == BarrierKind::Savepoint as u16;
+                let kind = if savepoint { BarrierKind::Savepoint } else { BarrierKind::Checkpoint };
+                Frame::Barrier(Barrier { checkpoint: first, trigger_ns: second, kind })
+            }
+            Tag::IDLE => Frame::Idle,
+            Tag::END_OF_DATA => Frame::EndOfData,
+            _ => Frame::End,
         }
     }
 
@@ -174,13 +213,8 @@ impl<T> Slot<T> {
     /// As [`Slot::frame`], and the frame is neither read nor dropped again.
     #[inline(always)]
     pub(super) unsafe fn take(&self, tag: Tag) -> Frame<T> {
-        if tag.is_record() {
-            // SAFETY: the caller's promise, and the tag is a record's.
-            Frame::Record(unsafe { self.take_record(tag) })
-        } else {
-            // SAFETY: as in `frame`.
-            self.body.with(|body| control(unsafe { &*body }, tag))
-        }
+        // SAFETY: the caller's promise, and the tag says what is there.
+        unsafe { if tag.is_record() { Frame::Record(self.take_record(tag)) } else { self.control(tag) } }
     }
 
     /// Moves a record out.
@@ -196,7 +230,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Drops the value of a record in place.
+    /// Drops the value, if the frame is a record.
     ///
     /// # Safety
     /// As [`Slot::take`].
@@ -206,24 +240,5 @@ impl<T> Slot<T> {
             // SAFETY: a published record has a value, and the caller is its only owner.
             self.body.with_mut(|body| unsafe { (*body).value.assume_init_drop() });
         }
-    }
-}
-
-/// The control frame that was published under `tag`.
-#[inline(always)]
-fn control<T, V>(body: &Body<T>, tag: Tag) -> Frame<V> {
-    match tag.kind() {
-        Tag::WATERMARK => Frame::Watermark(body.second as i64),
-        Tag::BARRIER => {
-            let kind = if tag.detail() == BarrierKind::Savepoint as u16 {
-                BarrierKind::Savepoint
-            } else {
-                BarrierKind::Checkpoint
-            };
-            Frame::Barrier(Barrier { checkpoint: body.first, trigger_ns: body.second, kind })
-        }
-        Tag::IDLE => Frame::Idle,
-        Tag::END_OF_DATA => Frame::EndOfData,
-        _ => Frame::End,
     }
 }

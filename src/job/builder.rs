@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::checkpoint::CheckpointConfig;
 use crate::job::error::JobError;
@@ -16,7 +17,6 @@ use crate::measure::cores;
 use crate::operator::Source;
 use crate::runtime::IdleStrategy;
 use crate::snapshot::{DirectoryStore, MemoryStore, OperatorId, Store, StoreError};
-use crate::sync::Arc;
 
 /// Which checkpoint a job begins from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

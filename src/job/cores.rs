@@ -1,5 +1,6 @@
 //! The threads of one execution attempt: one for each core in use, each with its loop and two mailboxes.
 
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -17,7 +18,6 @@ use crate::runtime::subtask::{Command, Report, SubtaskIndex, SubtaskName};
 use crate::runtime::{BodySettings, IdleStrategy, glommio_driver, thread_driver};
 use crate::snapshot::OperatorId;
 use crate::state::Arena;
-use crate::sync::Arc;
 
 /// Messages that a mailbox holds: a few for each checkpoint in flight and subtask.
 const MAILBOX: usize = 1024;

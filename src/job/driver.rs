@@ -3,8 +3,8 @@
 //! It runs unpinned and is not on the record path.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, PoisonError};
 
 use crate::checkpoint::{CheckpointConfig, Coordinator};
 use crate::hash::{key_groups_of, subtask_of};
@@ -22,7 +22,6 @@ use crate::snapshot::{
     OperatorEntry, OperatorId, RestoredPage, StateEntry, StoreError, WriterConfig, WriterThread,
 };
 use crate::state::{Arena, ArenaOptions, StateDescriptor, StateKind};
-use crate::sync::Arc;
 
 /// What the coordinator's thread begins with.
 pub(crate) struct Control {

@@ -2,9 +2,9 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::channel::{Consumer, Outbox, OutboxError, Producer, Receiver, Sender, local_ring, ring};
-use crate::sync::Arc;
 
 /// How an edge spreads records over the subtasks of the operator that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The logical graph: operators as nodes, typed edges between them, and what makes their subtasks.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::job::edge::{LocalEnds, Spread, Wire};
 use crate::job::error::JobError;
@@ -8,7 +9,6 @@ use crate::operator::{OperatorError, SinkState};
 use crate::runtime::BodySettings;
 use crate::runtime::subtask::Subtask;
 use crate::snapshot::OperatorId;
-use crate::sync::Arc;
 
 /// A node's number, in the order of building: readers come after what they read.
 pub(crate) type NodeId = usize;

@@ -1,7 +1,7 @@
 //! Running a job, and the hold that an embedding program has on it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use crate::job::event::{Event, EventQueue};
 use crate::measure::{Histogram, Percentiles};
 use crate::runtime::SubtaskReading;
 use crate::runtime::metrics::SubtaskMetrics;
-use crate::sync::Arc;
 
 /// What an embedding program asks of a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

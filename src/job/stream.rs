@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use zerocopy::{Immutable, IntoBytes};
 
@@ -19,7 +20,6 @@ use crate::runtime::operator_task::OperatorSubtask;
 use crate::runtime::source_task::{SourceSettings, SourceSubtask};
 use crate::runtime::subtask::Subtask;
 use crate::runtime::tail::{RingTail, SinkTail, Tail};
-use crate::sync::Arc;
 
 pub(crate) type SharedGraph = Rc<RefCell<Graph>>;
 

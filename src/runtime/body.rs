@@ -1,5 +1,7 @@
 //! What all subtasks have in common: the arena, the chain behind the head, its tail, and their part in checkpoints.
 
+use std::sync::Arc;
+
 use crate::channel::{Control, Record};
 use crate::checkpoint::DeclineReason;
 use crate::measure::Histogram;
@@ -8,7 +10,6 @@ use crate::runtime::metrics::SubtaskMetrics;
 use crate::runtime::subtask::{Acknowledgement, Report, SubtaskIndex, SubtaskTotals, TurnContext};
 use crate::runtime::tail::{Blockable, Tail};
 use crate::state::{Arena, FreezeDeclined, StateDescriptor};
-use crate::sync::Arc;
 
 /// A chain with its tail as one collector: the call that a record goes through.
 pub(crate) struct ChainOut<'a, C, T> {
