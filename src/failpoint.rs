@@ -49,6 +49,8 @@ failpoints! {
     AfterRename = "after_rename",
     /// A delta block is about to be applied in a restore.
     DuringRestore = "during_restore",
+    /// A sink's pending file is filled with zeros, durably; no line is in it.
+    SinkAfterPrepare = "sink_after_prepare",
     /// A sink's pending file is about to be made durable.
     SinkBeforeSync = "sink_before_sync",
     /// A sink's pending files are durable; nobody has been told.

@@ -18,16 +18,20 @@ struct Piece {
     closed: bool,
     /// The barrier that all its lines lie before, once it is to be published.
     sealed: Option<u64>,
-    /// The file holds bytes behind the content.
-    cut: bool,
+    /// The part that it goes into, once that is on its way.
+    part: Option<u64>,
 }
 
 /// One subtask's transaction. Pieces are in the order of their lines, and are published in that order.
 #[derive(Debug)]
 pub(super) struct Ledger {
     subtask: u32,
-    /// The newest part's id, or what was restored; `None` before there is either.
+    /// The newest part that is known to be public, or what was restored; `None` before there is either.
     published: Option<u64>,
+    /// The newest part that is on its way or public.
+    issued: Option<u64>,
+    /// The length that the last closed piece came to, in bytes.
+    last_closed_bytes: Option<u64>,
     pieces: VecDeque<Piece>,
     /// Bytes handed to files in this run.
     handed: u64,
@@ -42,6 +46,8 @@ pub(super) struct Ledger {
 pub(super) enum Repair {
     /// Write what was not durable to this new piece.
     Rewrite { from: u64, to: u64 },
+    /// There is no room for another piece until a part that is on its way is public.
+    Later,
     /// There is no room for another piece: no checkpoint has completed for too long.
     Exhausted,
 }
@@ -50,7 +56,17 @@ impl Ledger {
     /// A ledger whose parts up to `published` hold all earlier lines; `None` for a fresh start.
     pub fn new(subtask: u32, published: Option<u64>) -> Self {
         let pieces = VecDeque::with_capacity(PIECES_MAX);
-        Self { subtask, published, pieces, handed: 0, barriers: VecDeque::with_capacity(16), committed: None }
+        let (issued, last_closed_bytes) = (published, None);
+        Self {
+            subtask,
+            published,
+            issued,
+            last_closed_bytes,
+            pieces,
+            handed: 0,
+            barriers: VecDeque::with_capacity(16),
+            committed: None,
+        }
     }
 
     /// Counts `data` in and returns the sequence of the pending file that it belongs to.
@@ -59,7 +75,7 @@ impl Ledger {
         if self.pieces.back().is_none_or(|piece| piece.closed) {
             let content = Content::default();
             let sequence = next_sequence();
-            self.pieces.push_back(Piece { sequence, content, born: now, closed: false, sealed: None, cut: false });
+            self.pieces.push_back(Piece { sequence, content, born: now, closed: false, sealed: None, part: None });
         }
         // The piece was pushed above where there was none; 0 is never reached.
         self.pieces.back_mut().map_or(0, |piece| {
@@ -77,6 +93,9 @@ impl Ledger {
         for piece in self.pieces.iter_mut().filter(|piece| piece.sealed.is_none()) {
             piece.closed |= close;
             piece.sealed = piece.closed.then_some(checkpoint);
+            if close {
+                self.last_closed_bytes = Some(piece.content.bytes);
+            }
         }
         self.barriers.push_back((checkpoint, self.handed));
         Transaction {
@@ -95,55 +114,82 @@ impl Ledger {
             self.committed = Some(barrier);
             self.barriers.pop_front();
         }
-        let ready = self.pieces.iter().take_while(|piece| piece.sealed.is_some_and(|sealed| sealed <= checkpoint));
-        let ready = ready.count();
-        self.publish(ready, checkpoint)
+        self.publish(|piece| piece.sealed.is_some_and(|sealed| sealed <= checkpoint), checkpoint)
+    }
+
+    /// Part `checkpoint`, and with it every earlier one, is public for good.
+    pub fn confirm(&mut self, checkpoint: u64) {
+        while self.pieces.front().is_some_and(|piece| piece.part.is_some_and(|part| part <= checkpoint)) {
+            self.pieces.pop_front();
+        }
+        self.published = Some(checkpoint);
+    }
+
+    /// Whose transaction this is.
+    pub fn subtask(&self) -> u32 {
+        self.subtask
+    }
+
+    /// How old the open file is, if there is one.
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        let open = self.pieces.back().filter(|piece| !piece.closed)?;
+        Some(now.saturating_duration_since(open.born))
+    }
+
+    /// What the file before the open one came to, in bytes.
+    pub fn last_closed_bytes(&self) -> Option<u64> {
+        self.last_closed_bytes
     }
 
     /// The job has ended: what is to be published so that nothing committed stays hidden. Lines behind the last
     /// complete checkpoint stay where they are.
     pub fn close(&mut self) -> Option<Publication> {
         let (checkpoint, handed) = self.committed?;
-        if handed == self.handed { self.publish(self.pieces.len(), checkpoint) } else { None }
+        if handed == self.handed { self.publish(|_| true, checkpoint) } else { None }
     }
 
-    fn publish(&mut self, pieces: usize, checkpoint: u64) -> Option<Publication> {
-        if pieces == 0 {
+    /// Sends the first pieces that are not on their way yet, as far as they are `ready`. They stay in the transaction
+    /// until they are known to be public.
+    fn publish(&mut self, ready: impl Fn(&Piece) -> bool, checkpoint: u64) -> Option<Publication> {
+        let mut extracts = Vec::new();
+        for piece in self.pieces.iter_mut().filter(|piece| piece.part.is_none()) {
+            if !ready(piece) {
+                break;
+            }
+            (piece.part, piece.closed) = (Some(checkpoint), true);
+            extracts.push(Extract {
+                file: FileName::Pending { subtask: self.subtask, sequence: piece.sequence },
+                offset: 0,
+                content: piece.content,
+                // It may have been prepared for more, or hold what was not durable.
+                cut: true,
+            });
+        }
+        if extracts.is_empty() {
             return None;
         }
-        let extract = |piece: Piece| Extract {
-            file: FileName::Pending { subtask: self.subtask, sequence: piece.sequence },
-            offset: 0,
-            content: piece.content,
-            cut: piece.cut,
-        };
-        let onto = self.published == Some(checkpoint);
-        self.published = Some(checkpoint);
-        Some(Publication::new(self.subtask, checkpoint, self.pieces.drain(..pieces).map(extract).collect(), onto))
+        let onto = self.issued == Some(checkpoint);
+        self.issued = Some(checkpoint);
+        Some(Publication::new(self.subtask, checkpoint, extracts, onto))
     }
 
     /// File `sequence` is not to be trusted behind `durable`. `None` where the ledger knows no such piece.
     pub fn repair(&mut self, sequence: u64, durable: Content, next_sequence: impl FnOnce() -> u64) -> Option<Repair> {
         let index = self.pieces.iter().position(|piece| piece.sequence == sequence)?;
         if durable.bytes > 0 && self.pieces.len() == PIECES_MAX {
-            return Some(Repair::Exhausted);
+            let is_on_its_way = self.pieces.iter().any(|piece| piece.part.is_some());
+            return Some(if is_on_its_way { Repair::Later } else { Repair::Exhausted });
         }
         let to = next_sequence();
         let piece = &mut self.pieces[index];
         if durable.bytes == 0 {
             piece.sequence = to;
         } else {
-            let rest = Piece { sequence: to, content: piece.content.behind(durable), cut: false, ..*piece };
-            (piece.content, piece.closed, piece.cut) = (durable, true, true);
+            let rest = Piece { sequence: to, content: piece.content.behind(durable), ..*piece };
+            (piece.content, piece.closed) = (durable, true);
             self.pieces.insert(index + 1, rest);
         }
         Some(Repair::Rewrite { from: sequence, to })
-    }
-
-    /// The id of the newest published part.
-    #[cfg(test)]
-    pub fn published(&self) -> Option<u64> {
-        self.published
     }
 }
 
@@ -191,7 +237,11 @@ mod tests {
         assert_eq!((publication.checkpoint, files(&publication), publication.onto), (2, vec![1, 2], false));
         assert_eq!(ledger.commit(2), None, "a repeated commit has nothing to do");
         assert_eq!(ledger.close(), None, "the third line is not committed");
-        assert_eq!(ledger.published(), Some(2));
+        let waiting = ledger.pre_commit(3, Instant::now(), DAY);
+        assert_eq!((waiting.published, waiting.pieces.len()), (0, 3), "not known to be public yet");
+        ledger.confirm(2);
+        let rest = ledger.pre_commit(4, Instant::now(), DAY);
+        assert_eq!((rest.published, rest.pieces.len()), (2, 1));
     }
 
     #[test]
@@ -230,5 +280,9 @@ mod tests {
         }
         assert_eq!(ledger.repair(PIECES_MAX as u64 - 1, Content::of(b"x\n"), || 200), Some(Repair::Exhausted));
         assert_eq!(ledger.commit(100).unwrap().extracts.len(), PIECES_MAX - 1);
+        let last = PIECES_MAX as u64 - 1;
+        assert_eq!(ledger.repair(last, Content::of(b"x\n"), || 200), Some(Repair::Later), "room is on its way");
+        ledger.confirm(100);
+        assert_eq!(ledger.repair(last, Content::of(b"x\n"), || 200), Some(Repair::Rewrite { from: last, to: 200 }));
     }
 }

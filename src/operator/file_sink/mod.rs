@@ -5,10 +5,10 @@
 //! complete and the file is older than [`FileSinkOptions::roll`], the file gets its public name with the id n.
 //!
 //! ```text
-//!   lines ─▶ buffer ─▶ worker thread ─▶ .part-0-7.pending ──fsync──▶ pre_committed(n)
-//!                                                │ rename + fsync of the folder, after commit(n)
-//!                                                ▼
-//!                                          part-0-<n>.csv
+//!   lines ─▶ buffer ─▶ writing thread ─▶ .part-0-7.pending ──fsync──▶ pre_committed(n)
+//!                                                 │ publishing thread, after commit(n): rename, fsync of the folder
+//!                                                 ▼
+//!                                           part-0-<n>.csv
 //! ```
 //!
 //! What holds:
@@ -21,14 +21,20 @@
 //! - Output newer than the restored checkpoint is refused, unless [`NewerOutput::Discard`] is asked for.
 //! - A failed write or fsync fails the checkpoints that need it and nothing else: the lines are kept in memory and
 //!   written again to a new pending file at the next barrier. A file whose fsync failed is never trusted again.
+//! - A part that cannot get its name fails checkpoints until it can, so that it does not go unnoticed; its lines stay
+//!   in the transaction until the name is durable.
 //! - Lines in memory are bounded by [`FileSinkOptions::memory_bytes_max`]. At the bound the sink takes no more records
 //!   ([`Sink::has_room`](crate::operator::Sink::has_room)) while the disk is merely slow, and ends the job with an
 //!   error when the disk has failed.
 //! - Hidden files of uncommitted transactions are swept at the first commit after a start, when nothing can need them
 //!   any more. Files whose names are not exactly this module's are never touched.
 //!
-//! All file work happens on one worker thread per subtask; the record path hands over full buffers and allocates
-//! nothing once warm.
+//! All file work happens on two threads per subtask; the record path hands over full buffers and allocates nothing
+//! once warm. One thread writes lines and makes them durable, which checkpoints wait for. The other does what has to
+//! touch the file system's journal, which no checkpoint waits for: it publishes, sweeps, and makes pending files
+//! beforehand, filled with zeros as far as the one before it went and a little further. Lines overwrite the zeros, so
+//! that their fsync finds the file's length and blocks in place and leaves the journal alone; the zeros behind the last
+//! line are cut off when the part is published. What has no prepared file, or outgrows it, is appended as usual.
 
 mod content;
 mod error;
@@ -37,8 +43,10 @@ mod ledger;
 mod name;
 mod outputs;
 mod publication;
+mod publisher;
 mod recovery;
 mod sink;
+mod spares;
 mod transaction;
 mod worker;
 

@@ -77,7 +77,7 @@ impl Publication {
     }
 
     fn gather(&self, folder: &dyn Folder, gathered: &str, part: &str) -> io::Result<()> {
-        let mut file = folder.create(gathered)?;
+        let mut file = folder.create(gathered, 0)?;
         let mut result = Ok(());
         if self.onto {
             folder.read(part, &mut |bytes| append(&mut result, &mut *file, bytes))?;

@@ -1,5 +1,6 @@
 //! The sink itself: formats lines, hands buffers over, and follows the checkpoints.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::thread::{self, JoinHandle};
@@ -9,7 +10,9 @@ use super::content::Content;
 use super::error::FileSinkError;
 use super::ledger::{Ledger, Repair};
 use super::outputs::{Shared, io_error};
+use super::publisher::{News, Publisher, Task};
 use super::recovery::Recovery;
+use super::spares::{Spares, prepared_bytes};
 use super::transaction::Transaction;
 use super::worker::{Command, Event, Links, Worker};
 use crate::channel::Record;
@@ -23,6 +26,8 @@ const BUFFER_BYTES: usize = 16 << 10;
 const LINE_BYTES: usize = 4 << 10;
 /// Commands and empty buffers on their way; more would mean that the disk stands still.
 const CHANNEL_SLOTS: usize = 8192;
+/// Tasks on their way: a few for each piece of the transaction, so never as many.
+const TASK_SLOTS: usize = 64;
 /// Between attempts to write a broken file's lines again, where no barrier comes earlier.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -44,13 +49,18 @@ struct Work {
     events: Receiver<Event>,
     recycled: Receiver<Vec<u8>>,
     waiting_bytes: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
+    tasks: Option<SyncSender<Task>>,
+    news: Receiver<News>,
+    spares: Arc<Spares>,
+    spare_asked: bool,
+    threads: Vec<JoinHandle<()>>,
     /// Answers that nobody has asked for yet.
     synced: Vec<(u64, Result<(), String>)>,
     broken: Vec<(u64, Content)>,
     last_failure: Option<String>,
+    /// Why the next part is not public yet, where that is a failure.
+    unpublished: Option<String>,
     last_repair: Instant,
-    closed: Option<Result<(), String>>,
 }
 
 impl<T, F: FnMut(&Record<T>, &mut Vec<u8>)> FileSink<T, F> {
@@ -115,7 +125,9 @@ where
         let work = self.work()?;
         work.poll()?;
         work.repair()?;
-        let transaction = work.ledger.pre_commit(checkpoint, Instant::now(), roll);
+        let now = Instant::now();
+        work.ask_for_spare(now, roll)?;
+        let transaction = work.ledger.pre_commit(checkpoint, now, roll);
         work.send(Command::Sync { checkpoint })?;
         Ok(transaction.encode())
     }
@@ -126,6 +138,7 @@ where
         work.poll()?;
         let Some(index) = work.synced.iter().position(|&(synced, _)| synced == checkpoint) else { return Ok(false) };
         let (_, result) = work.synced.swap_remove(index);
+        let result = result.and_then(|()| work.unpublished.clone().map_or(Ok(()), Err));
         Ok(result.map(|()| true).map_err(|reason| FileSinkError::NotDurable { folder, reason })?)
     }
 
@@ -133,7 +146,7 @@ where
         let work = self.work()?;
         work.sweep()?;
         match work.ledger.commit(checkpoint) {
-            Some(publication) => Ok(work.send(Command::Publish(publication))?),
+            Some(publication) => Ok(work.order(Task::Publish(publication))?),
             None => Ok(()),
         }
     }
@@ -143,9 +156,9 @@ where
         let Some(mut work) = self.work.take() else { return Ok(()) };
         work.sweep()?;
         if let Some(publication) = work.ledger.close() {
-            work.send(Command::Publish(publication))?;
+            work.order(Task::Publish(publication))?;
         }
-        work.send(Command::Close)?;
+        work.order(Task::Close)?;
         work.wake();
         let closed = work.closed()?;
         let folder = self.shared.folder.path().to_path_buf();
@@ -167,17 +180,34 @@ fn open_work(
     let (commands, command_receiver) = mpsc::sync_channel(CHANNEL_SLOTS);
     let (event_sender, events) = mpsc::channel();
     let (recycled_sender, recycled) = mpsc::sync_channel(CHANNEL_SLOTS);
+    let (tasks, task_receiver) = mpsc::sync_channel(TASK_SLOTS);
+    let (news_sender, news) = mpsc::channel();
     let waiting_bytes = Arc::new(AtomicU64::new(0));
+    let spares = Arc::new(Spares::default());
+    // A failure costs speed alone: the file is made when its first lines come.
+    let _ = spares.make(&*shared.folder, subtask, shared.sequences.next(), prepared_bytes(None));
     let links = Links {
         commands: command_receiver,
         events: event_sender,
         recycled: recycled_sender,
         waiting_bytes: Arc::clone(&waiting_bytes),
+        spares: Arc::clone(&spares),
     };
     let worker = Worker::new(Arc::clone(shared), subtask, links);
-    let name = format!("isobar-output-{subtask}");
-    let thread = thread::Builder::new().name(name).spawn(move || worker.run());
-    let thread = thread.map_err(|source| io_error("start a thread for", shared.folder.path(), source))?;
+    let publisher = Publisher {
+        shared: Arc::clone(shared),
+        subtask,
+        tasks: task_receiver,
+        news: news_sender,
+        spares: Arc::clone(&spares),
+        backlog: VecDeque::new(),
+    };
+    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        let spawned = thread::Builder::new().name(format!("isobar-{name}-{subtask}")).spawn(run);
+        spawned.map_err(|source| io_error("start a thread for", shared.folder.path(), source))
+    };
+    let threads =
+        vec![spawn("output", Box::new(move || worker.run()))?, spawn("publish", Box::new(move || publisher.run()))?];
     Ok(Work {
         shared: Arc::clone(shared),
         ledger: Ledger::new(subtask, restored),
@@ -185,12 +215,16 @@ fn open_work(
         events,
         recycled,
         waiting_bytes,
-        thread: Some(thread),
+        tasks: Some(tasks),
+        news,
+        spares,
+        spare_asked: false,
+        threads,
         synced: Vec::with_capacity(16),
         broken: Vec::new(),
         last_failure: None,
+        unpublished: None,
         last_repair: Instant::now(),
-        closed: None,
     })
 }
 
@@ -204,23 +238,38 @@ impl Work {
         if sent { Ok(()) } else { Err(self.gone()) }
     }
 
-    /// Has the worker look for commands at once.
+    fn order(&self, task: Task) -> Result<(), FileSinkError> {
+        let sent = self.tasks.as_ref().is_some_and(|tasks| tasks.send(task).is_ok());
+        if sent { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// Has the threads look for commands at once.
     fn wake(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
+        self.threads.iter().for_each(|thread| thread.thread().unpark());
     }
 
     /// Has leftovers of earlier attempts removed, once in an attempt.
     fn sweep(&self) -> Result<(), FileSinkError> {
         match self.shared.claim_sweep() {
-            Some(below) => self.send(Command::Sweep { below }),
+            Some(below) => self.order(Task::Sweep { below }),
             None => Ok(()),
         }
     }
 
-    /// Takes in what the worker has reported.
+    /// Has the next pending file made in time: when the open one has half of its life behind it.
+    fn ask_for_spare(&mut self, now: Instant, roll: Duration) -> Result<(), FileSinkError> {
+        if !self.spare_asked && self.ledger.age(now).is_some_and(|age| age >= roll / 2) {
+            self.spare_asked = true;
+            self.order(Task::Spare { bytes: prepared_bytes(self.ledger.last_closed_bytes()) })?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what the threads have reported.
     fn poll(&mut self) -> Result<(), FileSinkError> {
+        while let Ok(news) = self.news.try_recv() {
+            self.take_note(news);
+        }
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.take_in(event),
@@ -228,6 +277,19 @@ impl Work {
                 Err(TryRecvError::Disconnected) => return Err(self.gone()),
             }
         }
+    }
+
+    /// Takes in one report of the publisher; gives the answer to [`Task::Close`], if it is that.
+    fn take_note(&mut self, news: News) -> Option<Result<(), String>> {
+        match news {
+            News::Published { checkpoint } => {
+                self.ledger.confirm(checkpoint);
+                self.unpublished = None;
+            }
+            News::Unpublished { reason } => self.unpublished = Some(reason),
+            News::Closed(result) => return Some(result),
+        }
+        None
     }
 
     fn take_in(&mut self, event: Event) {
@@ -242,7 +304,6 @@ impl Work {
                 self.last_failure = Some(reason);
                 self.broken.push((sequence, durable));
             }
-            Event::Closed(result) => self.closed = Some(result),
         }
     }
 
@@ -252,6 +313,10 @@ impl Work {
             let sequences = &self.shared.sequences;
             match self.ledger.repair(sequence, durable, || sequences.next()) {
                 Some(Repair::Rewrite { from, to }) => self.send(Command::Rewrite { from, to })?,
+                Some(Repair::Later) => {
+                    self.broken.push((sequence, durable));
+                    return Ok(());
+                }
                 Some(Repair::Exhausted) => return Err(self.stuck()),
                 None => {}
             }
@@ -291,8 +356,11 @@ impl Work {
             thread::sleep(Duration::from_micros(100));
             self.poll()?;
         }
-        let sequences = &self.shared.sequences;
-        let sequence = self.ledger.append(&data, Instant::now(), || sequences.next());
+        let (sequences, spares, asked) = (&self.shared.sequences, &self.spares, &mut self.spare_asked);
+        let sequence = self.ledger.append(&data, Instant::now(), || {
+            *asked = false;
+            spares.reserve().unwrap_or_else(|| sequences.next())
+        });
         self.waiting_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.send(Command::Write { sequence, data })
     }
@@ -301,14 +369,15 @@ impl Work {
         self.recycled.try_recv().unwrap_or_else(|_| Vec::with_capacity(BUFFER_BYTES + LINE_BYTES))
     }
 
-    /// Waits for the answer to [`Command::Close`].
+    /// Waits for the answer to [`Task::Close`].
     fn closed(&mut self) -> Result<Result<(), String>, FileSinkError> {
         loop {
-            if let Some(result) = self.closed.take() {
-                return Ok(result);
-            }
-            match self.events.recv() {
-                Ok(event) => self.take_in(event),
+            match self.news.recv() {
+                Ok(news) => {
+                    if let Some(closed) = self.take_note(news) {
+                        return Ok(closed);
+                    }
+                }
                 Err(_) => return Err(self.gone()),
             }
         }
@@ -316,14 +385,15 @@ impl Work {
 }
 
 impl Drop for Work {
-    /// Waits for the thread, so that nothing touches the files when the next attempt looks at them.
+    /// Waits for the threads, so that nothing touches the files when the next attempt looks at them.
     fn drop(&mut self) {
-        self.commands = None;
+        (self.commands, self.tasks) = (None, None);
         self.wake();
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic there has shown as `WorkerGone` already.
             let _ = thread.join();
         }
+        self.spares.discard(&*self.shared.folder, self.ledger.subtask());
         self.shared.leave();
     }
 }

@@ -1,8 +1,6 @@
-//! The thread that does a sink's file work.
+//! The thread that writes a sink's lines and makes them durable.
 
 use std::collections::VecDeque;
-use std::io;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
 use std::thread;
@@ -12,7 +10,7 @@ use super::content::Content;
 use super::folder::AppendFile;
 use super::name::FileName;
 use super::outputs::Shared;
-use super::publication::Publication;
+use super::spares::Spares;
 use crate::failpoint::{self, Failpoint};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -27,16 +25,10 @@ const QUIET: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     /// Append lines to a pending file, made at its first lines.
     Write { sequence: u64, data: Vec<u8> },
-    /// Make everything written, and every publication before, durable.
+    /// Make everything written durable.
     Sync { checkpoint: u64 },
     /// Write what was not durable in one file to another.
     Rewrite { from: u64, to: u64 },
-    /// Give a part its name.
-    Publish(Publication),
-    /// Remove pending files with sequences below this one, and discarded parts.
-    Sweep { below: u64 },
-    /// Finish, and say how it went.
-    Close,
 }
 
 /// What the worker reports.
@@ -46,8 +38,6 @@ pub(super) enum Event {
     Synced { checkpoint: u64, result: Result<(), String> },
     /// A file is not to be trusted behind `durable`: its lines wait in memory for [`Command::Rewrite`].
     Broken { sequence: u64, durable: Content, reason: String },
-    /// The answer to [`Command::Close`].
-    Closed(Result<(), String>),
 }
 
 /// The other ends of the sink's channels.
@@ -58,6 +48,7 @@ pub(super) struct Links {
     pub recycled: SyncSender<Vec<u8>>,
     /// Bytes handed over that are not durable yet.
     pub waiting_bytes: Arc<AtomicU64>,
+    pub spares: Arc<Spares>,
 }
 
 pub(super) struct Worker {
@@ -66,7 +57,6 @@ pub(super) struct Worker {
     links: Links,
     /// Files with lines that are not durable, and the one that is being written, in order of their lines.
     files: VecDeque<PendingFile>,
-    backlog: VecDeque<Publication>,
     unsynced_bytes: u64,
 }
 
@@ -83,13 +73,14 @@ struct PendingFile {
 }
 
 impl PendingFile {
-    fn new(sequence: u64) -> Self {
+    /// With a `file` that was made beforehand, durably; otherwise it is made at its first lines.
+    fn new(sequence: u64, file: Option<Box<dyn AppendFile>>) -> Self {
         Self {
             sequence,
-            file: None,
             written: Content::default(),
             durable: Content::default(),
-            entered: false,
+            entered: file.is_some(),
+            file,
             retained: VecDeque::new(),
             broken: None,
         }
@@ -106,10 +97,10 @@ impl PendingFile {
 
 impl Worker {
     pub fn new(shared: Arc<Shared>, subtask: u32, links: Links) -> Self {
-        Self { shared, subtask, links, files: VecDeque::new(), backlog: VecDeque::new(), unsynced_bytes: 0 }
+        Self { shared, subtask, links, files: VecDeque::new(), unsynced_bytes: 0 }
     }
 
-    /// Works until the sink is dropped or closed.
+    /// Works until the sink is dropped.
     ///
     /// It looks for commands by itself: to wake a thread costs the waker 5 to 50 us, which the synchronous phase of a
     /// checkpoint has not got.
@@ -118,9 +109,7 @@ impl Worker {
         loop {
             match self.links.commands.try_recv() {
                 Ok(command) => {
-                    if self.carry_out(command).is_break() {
-                        return;
-                    }
+                    self.carry_out(command);
                     last_command = Instant::now();
                 }
                 Err(TryRecvError::Empty) => {
@@ -132,27 +121,15 @@ impl Worker {
         }
     }
 
-    fn carry_out(&mut self, command: Command) -> ControlFlow<()> {
+    fn carry_out(&mut self, command: Command) {
         match command {
             Command::Write { sequence, data } => self.write(sequence, data),
             Command::Sync { checkpoint } => {
-                let result = self.settle();
+                let result = self.make_durable();
                 self.report(Event::Synced { checkpoint, result });
             }
             Command::Rewrite { from, to } => self.rewrite(from, to),
-            Command::Publish(publication) => {
-                self.backlog.push_back(publication);
-                // A failure shows at the next sync, which tries again.
-                let _ = self.publish();
-            }
-            Command::Sweep { below } => self.sweep(below),
-            Command::Close => {
-                let result = self.settle();
-                self.report(Event::Closed(result));
-                return ControlFlow::Break(());
-            }
         }
-        ControlFlow::Continue(())
     }
 
     fn report(&self, event: Event) {
@@ -162,7 +139,7 @@ impl Worker {
 
     fn write(&mut self, sequence: u64, data: Vec<u8>) {
         if self.files.back().is_none_or(|file| file.sequence != sequence) {
-            self.files.push_back(PendingFile::new(sequence));
+            self.files.push_back(PendingFile::new(sequence, self.links.spares.take(sequence)));
         }
         self.unsynced_bytes += data.len() as u64;
         self.append(self.files.len() - 1, data);
@@ -179,7 +156,7 @@ impl Worker {
             _ if pending.broken.is_some() => Ok(()),
             Some(file) => file.append(&data),
             None => {
-                let created = self.shared.folder.create(&pending.name(self.subtask));
+                let created = self.shared.folder.create(&pending.name(self.subtask), 0);
                 created.and_then(|file| pending.file.insert(file).append(&data))
             }
         };
@@ -200,20 +177,7 @@ impl Worker {
         }
     }
 
-    /// Publishes what waits and makes all lines durable.
-    fn settle(&mut self) -> Result<(), String> {
-        self.publish().map_err(|error| format!("publishing failed: {error}"))?;
-        self.make_durable()
-    }
-
-    fn publish(&mut self) -> io::Result<()> {
-        while let Some(publication) = self.backlog.front_mut() {
-            publication.run(&*self.shared.folder, &self.shared.sequences)?;
-            self.backlog.pop_front();
-        }
-        Ok(())
-    }
-
+    /// Makes all lines durable.
     fn make_durable(&mut self) -> Result<(), String> {
         for index in 0..self.files.len() {
             self.sync_file(index)?;
@@ -272,28 +236,13 @@ impl Worker {
 
     fn rewrite(&mut self, from: u64, to: u64) {
         let Some(index) = self.files.iter().position(|file| file.sequence == from) else { return };
-        let old = std::mem::replace(&mut self.files[index], PendingFile::new(to));
+        let old = std::mem::replace(&mut self.files[index], PendingFile::new(to, None));
         if old.durable.bytes == 0 {
             // Best effort: what stays is swept after the next start.
             let _ = self.shared.folder.remove(&old.name(self.subtask));
         }
         for data in old.retained {
             self.append(index, data);
-        }
-    }
-
-    fn sweep(&self, below: u64) {
-        let Ok(files) = self.shared.list() else { return };
-        for (name, _) in files {
-            let swept = match name {
-                FileName::Part { .. } => false,
-                FileName::Pending { sequence, .. } => sequence < below,
-                FileName::Discarded { .. } => true,
-            };
-            if swept {
-                // Best effort: deletion is repeated after every start.
-                let _ = self.shared.folder.remove(&name.to_string());
-            }
         }
     }
 }

@@ -9,7 +9,7 @@ use super::super::folder::{AppendFile, Folder};
 
 type Bytes = Arc<Mutex<Inode>>;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Inode {
     live: Vec<u8>,
     /// What a power loss leaves.
@@ -26,6 +26,8 @@ pub(super) enum Fault {
     SyncFolder,
     Rename,
     Create,
+    /// Writing zeros into a new file.
+    Prepare,
 }
 
 #[derive(Default)]
@@ -70,6 +72,21 @@ impl Disk {
         Err(io::Error::other(format!("injected at {fault:?}")))
     }
 
+    /// The folder as the process leaves it when it is killed at this moment.
+    pub fn killed(&self) -> Disk {
+        let state = self.state();
+        let mut copies: BTreeMap<*const Mutex<Inode>, Bytes> = BTreeMap::new();
+        let mut copy = |files: &BTreeMap<String, Bytes>| -> BTreeMap<String, Bytes> {
+            let mut inode = |file: &Bytes| {
+                let copied = copies.entry(Arc::as_ptr(file));
+                Arc::clone(copied.or_insert_with(|| Arc::new(Mutex::new(file.lock().unwrap().clone()))))
+            };
+            files.iter().map(|(name, file)| (name.clone(), inode(file))).collect()
+        };
+        let (live, durable) = (copy(&state.live), copy(&state.durable));
+        Disk(Arc::new(Mutex::new(State { live, durable, ..State::default() })))
+    }
+
     /// Only what was made durable is left.
     pub fn lose_power(&self) {
         let mut state = self.state();
@@ -107,7 +124,16 @@ impl Disk {
     }
 }
 
-struct Handle(Disk, Bytes);
+/// An open file and where in it the next bytes go.
+struct Handle(Disk, Bytes, usize);
+
+impl Inode {
+    fn write(&mut self, at: usize, data: &[u8]) {
+        let end = at + data.len();
+        self.live.resize(self.live.len().max(end), 0);
+        self.live[at..end].copy_from_slice(data);
+    }
+}
 
 impl AppendFile for Handle {
     fn append(&mut self, data: &[u8]) -> io::Result<()> {
@@ -115,10 +141,11 @@ impl AppendFile for Handle {
         let mut file = self.1.lock().unwrap();
         if let Err(error) = check {
             // A short write.
-            file.live.extend(&data[..data.len() / 2]);
+            file.write(self.2, &data[..data.len() / 2]);
             return Err(error);
         }
-        file.live.extend(data);
+        file.write(self.2, data);
+        self.2 += data.len();
         Ok(())
     }
 
@@ -146,15 +173,20 @@ impl Folder for Disk {
         Ok(state.live.iter().map(|(name, file)| (name.clone(), file.lock().unwrap().live.len() as u64)).collect())
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
+    fn create(&self, name: &str, prepared: u64) -> io::Result<Box<dyn AppendFile>> {
         self.check(Fault::Create)?;
+        let unprepared = if prepared > 0 { self.check(Fault::Prepare) } else { Ok(()) };
         let mut state = self.state();
         if state.live.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Bytes::default();
+        // Less than is asked for: the sink must not rely on more than its own bytes.
+        let zeros = vec![0; prepared.min(256) as usize];
+        let file = Arc::new(Mutex::new(Inode { live: zeros.clone(), durable: zeros, lost: false }));
         state.live.insert(name.to_string(), Arc::clone(&file));
-        Ok(Box::new(Handle(self.clone(), file)))
+        // It is there all the same, as it would be after a failed write.
+        unprepared?;
+        Ok(Box::new(Handle(self.clone(), file, 0)))
     }
 
     fn read(&self, name: &str, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {

@@ -14,7 +14,7 @@ use crate::channel::Record;
 use crate::operator::{OperatorError, Sink, SinkState};
 
 /// A sink of numbered lines. Each subtask's lines carry the key that it owns.
-type LineSink = super::super::FileSink<Line, fn(&Record<Line>, &mut Vec<u8>)>;
+pub(super) type LineSink = super::super::FileSink<Line, fn(&Record<Line>, &mut Vec<u8>)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
@@ -99,7 +99,8 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Fault::SyncFile),
         Just(Fault::SyncFolder),
         Just(Fault::Rename),
-        Just(Fault::Create)
+        Just(Fault::Create),
+        Just(Fault::Prepare)
     ];
     prop_oneof![
         6 => (1..40u64).prop_map(Step::Write),
@@ -150,12 +151,13 @@ impl Job {
     }
 
     fn crash(&mut self, power: bool, parallelism: usize, roll: bool) {
+        // What the sinks' threads do from here on comes too late.
+        self.disk = self.disk.killed();
         self.sinks.clear();
         self.overlapping = None;
         if power {
             self.disk.lose_power();
         }
-        self.disk.heal();
         let options = options(roll);
         // Without a complete checkpoint the run begins anew: nothing can be public.
         self.sinks = open(&self.disk, &options, &self.states, parallelism, self.restored).unwrap();
@@ -213,8 +215,16 @@ proptest! {
             }
         }
         job.disk.heal();
-        // A broken file is repaired at the next barrier, which the checkpoint that finds it broken may be too early for.
-        let complete = (0..3).any(|_| { let barrier = job.barrier(); job.complete(barrier) });
+        // A broken file is repaired at the next barrier, which the checkpoint that finds it broken may be too early for;
+        // a failed publication is tried again after a while.
+        let complete = (0..1000).any(|_| {
+            let barrier = job.barrier();
+            let complete = job.complete(barrier);
+            if !complete {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            complete
+        });
         prop_assert!(complete, "the disk is well again");
         let written = job.written;
         for mut sink in std::mem::take(&mut job.sinks) {

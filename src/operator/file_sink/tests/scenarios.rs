@@ -227,8 +227,8 @@ fn fewer_subtasks_take_over_what_more_had_pending() {
     }
     drop(sinks);
     let mut sinks = open(&disk, &never(), &states, 1, 1).unwrap();
-    assert_eq!(disk.names(), ["part-0-1.csv", "part-1-1.csv", "part-2-1.csv"]);
     sinks[0].close().unwrap();
+    assert_eq!(disk.names(), ["part-0-1.csv", "part-1-1.csv", "part-2-1.csv"]);
 }
 
 #[test]
@@ -248,4 +248,143 @@ fn leftovers_are_swept_after_the_first_commit_and_strangers_files_never() {
     sinks[0].commit(1).unwrap();
     sinks[0].close().unwrap();
     assert_eq!(disk.names(), [".part-0-1.pending.bak", "notes.txt", "part-0-01.csv", "part-0-1.csv"]);
+}
+
+/// The hidden files.
+fn hidden(disk: &Disk) -> Vec<String> {
+    disk.names().into_iter().filter(|name| name.starts_with('.')).collect()
+}
+
+/// The whole answer to checkpoint `id` with one more line.
+fn checkpoint_with_line(sink: &mut super::model::LineSink, id: u64, number: u64) -> SinkState {
+    write(sink, 0, number);
+    let state = sink.pre_commit(id).unwrap();
+    settled(sink, id).unwrap();
+    sink.commit(id).unwrap();
+    state
+}
+
+#[test]
+fn a_file_prepared_before_a_kill_is_swept_after_the_next_start() {
+    let disk = Disk::default();
+    let sinks = open(&disk, &every_checkpoint(), &[], 2, 0).unwrap();
+    let killed = disk.killed();
+    drop(sinks);
+    assert_eq!(hidden(&disk), [""; 0], "an orderly end removes it itself");
+    assert_eq!(hidden(&killed), [".part-0-0.pending", ".part-1-1.pending"]);
+    assert!(killed.bytes(".part-0-0.pending").unwrap().iter().all(|&byte| byte == 0));
+
+    let mut sinks = open(&killed, &never(), &[], 1, 0).unwrap();
+    checkpoint_with_line(&mut sinks[0], 1, 0);
+    sinks[0].close().unwrap();
+    drop(sinks);
+    assert_eq!(killed.names(), ["part-0-1.csv"]);
+    assert_eq!(killed.bytes("part-0-1.csv").unwrap(), b"0,0\n", "without the zeros");
+}
+
+#[test]
+fn zeros_behind_the_committed_lines_are_no_lines() {
+    for power in [false, true] {
+        let disk = Disk::default();
+        let mut sinks = open(&disk, &never(), &[], 1, 0).unwrap();
+        let state = checkpoint_with_line(&mut sinks[0], 1, 0);
+        let killed = disk.killed();
+        drop(sinks);
+        if power {
+            killed.lose_power();
+        }
+        assert!(killed.bytes(".part-0-0.pending").unwrap().len() > 4, "prepared for more");
+        open(&killed, &never(), &[state], 1, 1).unwrap();
+        assert_eq!(killed.bytes("part-0-1.csv").unwrap(), b"0,0\n");
+    }
+}
+
+#[test]
+fn a_kill_between_cut_and_rename_loses_nothing() {
+    let disk = Disk::default();
+    let mut sinks = open(&disk, &every_checkpoint(), &[], 1, 0).unwrap();
+    disk.fail_always(Some(Fault::Rename));
+    let state = checkpoint_with_line(&mut sinks[0], 1, 0);
+    while disk.bytes(".part-0-0.pending").unwrap() != b"0,0\n" {
+        std::thread::yield_now();
+    }
+    for power in [false, true] {
+        let killed = disk.killed();
+        if power {
+            killed.lose_power();
+        }
+        open(&killed, &every_checkpoint(), std::slice::from_ref(&state), 1, 1).unwrap();
+        assert_eq!(killed.bytes("part-0-1.csv").unwrap(), b"0,0\n");
+    }
+}
+
+#[test]
+fn a_part_that_cannot_get_its_name_fails_checkpoints_until_it_can() {
+    let disk = Disk::default();
+    let mut sinks = open(&disk, &every_checkpoint(), &[], 1, 0).unwrap();
+    let sink = &mut sinks[0];
+    disk.fail_always(Some(Fault::Rename));
+    checkpoint_with_line(sink, 1, 0);
+    let mut id = 1;
+    let mut checkpoint = |sink: &mut super::model::LineSink| {
+        std::thread::sleep(Duration::from_millis(1));
+        id += 1;
+        let state = sink.pre_commit(id).unwrap();
+        settled(sink, id).map(|()| Transaction::decode(&state, id).unwrap())
+    };
+    let failure = (0..1000).find_map(|_| checkpoint(sink).err()).unwrap().to_string();
+    assert!(failure.contains("publishing failed: injected at Rename"), "{failure}");
+    assert!(checkpoint(sink).is_err(), "and it stays so");
+    disk.fail_always(None);
+    let well = (0..1000).find_map(|_| checkpoint(sink).ok()).unwrap();
+    assert_eq!(public(&disk)[&0], [0]);
+    assert!(well.published <= 1, "the line is in the transaction, or its part is known to be public");
+    sink.close().unwrap();
+}
+
+#[test]
+fn without_a_prepared_file_lines_are_appended_to_an_empty_one() {
+    for fault in [Fault::Create, Fault::Prepare, Fault::SyncFolder] {
+        let disk = Disk::default();
+        disk.fail_once(fault);
+        let mut sinks = open(&disk, &never(), &[], 1, 0).unwrap();
+        assert_eq!(hidden(&disk), [""; 0], "{fault:?}");
+        checkpoint_with_line(&mut sinks[0], 1, 0);
+        assert_eq!(disk.bytes(&hidden(&disk)[0]).unwrap(), b"0,0\n", "{fault:?}");
+        disk.lose_power();
+        assert_eq!(disk.bytes(&hidden(&disk)[0]).unwrap(), b"0,0\n", "{fault:?}");
+        sinks[0].close().unwrap();
+        assert_eq!(disk.names(), ["part-0-1.csv"]);
+    }
+}
+
+#[test]
+fn lines_may_outgrow_what_was_prepared() {
+    let disk = Disk::default();
+    let mut sinks = open(&disk, &never(), &[], 1, 0).unwrap();
+    // The simulated disk prepares 256 bytes.
+    (0..100).for_each(|number| write(&mut sinks[0], 0, number));
+    checkpoint_with_line(&mut sinks[0], 1, 100);
+    (101..200).for_each(|number| write(&mut sinks[0], 0, number));
+    checkpoint_with_line(&mut sinks[0], 2, 200);
+    sinks[0].close().unwrap();
+    disk.lose_power();
+    assert!(public(&disk)[&0].iter().copied().eq(0..=200));
+}
+
+#[test]
+fn the_next_file_is_prepared_before_it_is_needed() {
+    let disk = Disk::default();
+    let mut sinks = open(&disk, &every_checkpoint(), &[], 1, 0).unwrap();
+    checkpoint_with_line(&mut sinks[0], 1, 0);
+    while public(&disk).is_empty() || hidden(&disk).is_empty() {
+        std::thread::yield_now();
+    }
+    let prepared = hidden(&disk);
+    assert!(disk.bytes(&prepared[0]).unwrap().iter().all(|&byte| byte == 0));
+    write(&mut sinks[0], 0, 1);
+    let state = Transaction::decode(&sinks[0].pre_commit(2).unwrap(), 2).unwrap();
+    let last = state.pieces.last().unwrap().sequence;
+    assert_eq!(prepared, [format!(".part-0-{last}.pending")]);
+    sinks[0].close().unwrap();
 }
